@@ -1,0 +1,1 @@
+"""The agent: owns buckets, runs jobs, reports. It has no access to the database."""

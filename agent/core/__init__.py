@@ -1,0 +1,1 @@
+"""The agent's decisions as a state machine without I/O: messages and the time in, actions out."""

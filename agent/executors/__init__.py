@@ -1,0 +1,1 @@
+"""How a handler is run: on the event loop or in a thread."""

@@ -1,0 +1,1 @@
+"""What the leader remembers between two ticks."""

@@ -1,0 +1,1 @@
+"""What users hold: App, Handler, JobRequest, JobHandle, current_job."""

@@ -1,0 +1,1 @@
+"""The one door to Kafka: nothing else imports confluent_kafka."""

@@ -1,0 +1,1 @@
+"""What every long-lived process needs: life cycle, clock, signals, logs."""

@@ -1,0 +1,1 @@
+"""Alembic migrations of reviewed SQL: tables, functions, views and roles are made here only."""

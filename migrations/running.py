@@ -1,0 +1,82 @@
+"""Upgrade and downgrade of a database named by a libpq URL."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, create_engine, exc, text
+from sqlalchemy.pool import NullPool
+
+from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
+
+OLDEST_SERVER, NEWEST_SERVER = 15, 18
+
+
+def upgrade(url: str, revision: str = "head") -> None:
+    """Bring the schema to a revision. Several callers at once wait for each other.
+
+    Raises ServiceUnavailable if the database can't be reached, ConfigurationError if it is not UTF-8 or its server's version is
+    not supported.
+    """
+    with _configured(url, accept=True) as config:
+        command.upgrade(config, revision)
+
+
+def downgrade(url: str, revision: str) -> None:
+    """Go back to a revision; "base" removes everything but the schema and the roles, with all data."""
+    with _configured(url) as config:
+        command.downgrade(config, revision)
+
+
+def current(url: str) -> str | None:
+    """The revision of the schema; None if Jobyard was never installed there."""
+    with _engine(url) as engine, engine.connect() as connection:
+        if connection.execute(text("select to_regclass('jobyard.alembic_version')")).scalar_one() is None:
+            return None
+        return MigrationContext.configure(connection, opts={"version_table_schema": "jobyard"}).get_current_revision()
+
+
+def head() -> str:
+    """The revision that this version of Jobyard was written for."""
+    revision = ScriptDirectory.from_config(_config()).get_current_head()
+    assert revision is not None, "the package holds no migration"  # noqa: S101 - only a broken package can lack them
+    return revision
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    return config
+
+
+@contextmanager
+def _engine(url: str) -> Generator[Engine]:
+    # The URL goes to libpq as it is, so that all that libpq knows works: several hosts, sockets, service files.
+    engine = create_engine("postgresql+psycopg://?application_name=jobyard-migrations", connect_args={"conninfo": url}, poolclass=NullPool)
+    try:
+        yield engine
+    except exc.OperationalError as error:
+        raise ServiceUnavailable(f"the Master DB cannot be reached: {error.orig}") from error
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def _configured(url: str, accept: bool = False) -> Generator[Config]:
+    with _engine(url) as engine, engine.connect() as connection:
+        if accept:
+            version, encoding = connection.execute(
+                text("select current_setting('server_version_num')::int / 10000, getdatabaseencoding()")
+            ).one()
+            if not OLDEST_SERVER <= version <= NEWEST_SERVER:
+                raise ConfigurationError(f"the server is PostgreSQL {version}; Jobyard supports {OLDEST_SERVER} to {NEWEST_SERVER}")
+            if encoding != "UTF8":
+                raise ConfigurationError(f"the database's encoding is {encoding}; make one with ENCODING 'UTF8' TEMPLATE template0")
+        config = _config()
+        config.attributes["connection"] = connection
+        yield config
+        connection.commit()

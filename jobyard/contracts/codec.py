@@ -1,0 +1,182 @@
+"""Bytes to messages and back, strictly typed. What cannot be decoded is Undecodable with its reason, and never a crash.
+
+In a job an unknown field is refused (a typo must not lose a priority); in the messages between leader and agents it is ignored, so that two
+versions of the code can work side by side during a deploy.
+"""
+
+import re
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+
+from jobyard.contracts.bundle import BundleMessage
+from jobyard.contracts.control import ControlMessage
+from jobyard.contracts.job import NewJob, Problem, RefusedJob, problem_of, problem_of_id, problem_of_kind, shown
+from jobyard.contracts.moments import Instant
+from jobyard.contracts.reports import Reports
+from jobyard.contracts.rules import Rules
+
+VERSION: Final = 1
+_T = TypeVar("_T")
+_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+class Undecodable(Exception):
+    """The bytes are no message of this kind; `reason` names what is wrong."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class _StrictIntake(msgspec.Struct, forbid_unknown_fields=True):
+    v: int
+    jobs: list[NewJob]
+
+
+class _LooseIntake(msgspec.Struct, forbid_unknown_fields=True):
+    v: int
+    jobs: list[msgspec.Raw]
+
+
+class Intake(msgspec.Struct):
+    """What one intake message holds: jobs that can be accepted, jobs to refuse, and parts that cannot even be named (reason, bytes)."""
+
+    jobs: list[NewJob]
+    refused: list[RefusedJob]
+    bad: list[tuple[str, bytes]]
+
+
+_encoder: Final = msgspec.json.Encoder()
+_strict: Final = msgspec.json.Decoder(_StrictIntake)
+_loose: Final = msgspec.json.Decoder(_LooseIntake)
+_one: Final = msgspec.json.Decoder(NewJob)
+_bundle: Final = msgspec.json.Decoder(BundleMessage)
+# msgspec takes unions of tagged structs, for which its stubs have no type
+_control: Final = cast("msgspec.json.Decoder[ControlMessage]", msgspec.json.Decoder(cast(Any, ControlMessage)))
+_reports: Final = msgspec.json.Decoder(Reports)
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """A message as JSON."""
+    return _encoder.encode(message)
+
+
+def encode_intake(jobs: list[NewJob]) -> bytes:
+    """A message for the intake topic."""
+    return _encoder.encode({"v": VERSION, "jobs": jobs})
+
+
+def _decode(decoder: "msgspec.json.Decoder[_T]", data: bytes) -> _T:
+    try:
+        data.decode()  # msgspec does not look inside what it leaves unopened
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise Undecodable(f"{type(error).__name__}: {error}"[:500]) from None
+
+
+def _version(v: int) -> None:
+    if v != VERSION:
+        raise Undecodable(f"version {v} is unknown; this program speaks version {VERSION}")
+
+
+def decode_bundle(data: bytes) -> BundleMessage:
+    """A message of the buckets topic; Undecodable if it is none, or its columns do not fit its jobs."""
+    message = _decode(_bundle, data)
+    _version(message.v)
+    n = len(message.jobs)
+    if len(message.attempts) != n or len(message.used) != n or len(message.careful) not in (0, n):
+        raise Undecodable(f"{n} jobs, but {len(message.attempts)} attempts, {len(message.used)} used and {len(message.careful)} careful")
+    return message
+
+
+def decode_control(data: bytes) -> ControlMessage:
+    """A message of the control topic; Undecodable if it is none."""
+    message = _decode(_control, data)
+    _version(message.v)
+    return message
+
+
+def decode_reports(data: bytes) -> Reports:
+    """A message of the reports topic; Undecodable if it is none, or its incarnation is no UUID."""
+    message = _decode(_reports, data)
+    _version(message.v)
+    if not _UUID.fullmatch(message.incarnation):
+        raise Undecodable(f"incarnation {shown(message.incarnation)} must be a UUID in lower case")
+    if not 1 <= len(message.agent) <= 200 or not message.agent.isprintable():
+        raise Undecodable(f"agent {shown(message.agent)} must be 1 to 200 printable characters")
+    return message
+
+
+def decode_intake(data: bytes, lane: str, received: Instant, rules: Rules) -> Intake:
+    """A message of a lane's intake topic, appended by the broker at `received`. One bad job never stops the others of its message."""
+    try:
+        data.decode()
+        strict = _strict.decode(data)
+        _version(strict.v)
+        found = Intake(strict.jobs, [], [])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
+        found = _decode_loosely(data, received, rules)
+    jobs: list[NewJob] = []
+    for job in found.jobs:
+        problem = _problem(job, lane, received, rules)
+        if problem is None:
+            jobs.append(job)
+        elif job.id is not None and (problem.field in ("id", "kind")):
+            found.bad.append((problem.message, _encoder.encode(job)))
+        elif job.id is not None:
+            found.refused.append(RefusedJob(id=job.id, kind=job.kind, problem=problem, submitter=_submitter(job.submitter)))
+        else:
+            found.bad.append((problem.message, _encoder.encode(job)))
+    found.jobs = jobs
+    return found
+
+
+def _problem(job: NewJob, lane: str, received: Instant, rules: Rules) -> Problem | None:
+    if job.id is not None:
+        problem = problem_of_id(job.id, received, rules)
+        if problem:
+            return problem
+    if job.lane is not None and job.lane != lane:
+        known = problem_of_kind(job.kind)
+        return known or Problem(
+            "JY006", "lane", f"lane {shown(job.lane)} is not {lane!r}, whose intake topic this is", "Send it to its own lane's topic."
+        )
+    return problem_of(job, rules)
+
+
+def _decode_loosely(data: bytes, received: Instant, rules: Rules) -> Intake:
+    loose = _decode(_loose, data)
+    _version(loose.v)
+    found = Intake([], [], [])
+    for raw in loose.jobs:
+        try:
+            found.jobs.append(_one.decode(raw))
+        except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+            reason = f"{error}"[:500]
+            code = "JY003" if "unknown field" in reason else "JY002"
+            named = _named(raw, Problem(code, "", reason, 'See "A job as JSON" in the documentation.'), received, rules)
+            if named is None:
+                found.bad.append((reason, bytes(raw)))
+            else:
+                found.refused.append(named)
+    return found
+
+
+def _named(raw: msgspec.Raw, problem: Problem, received: Instant, rules: Rules) -> RefusedJob | None:
+    """The refused job of a wrong one, if its id and kind can be stored."""
+    try:
+        fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        job_id = msgspec.json.decode(fields["id"], type=str)
+        kind = msgspec.json.decode(fields["kind"], type=str)
+        submitter = msgspec.json.decode(fields["submitter"], type=str) if "submitter" in fields else None
+    except (msgspec.MsgspecError, KeyError, RecursionError, ValueError):
+        return None
+    if problem_of_id(job_id, received, rules) or problem_of_kind(kind):
+        return None
+    return RefusedJob(id=job_id, kind=kind, problem=problem, submitter=_submitter(submitter))
+
+
+def _submitter(name: str | None) -> str | None:
+    """The submitter of a refused job, if it can be stored."""
+    return name if name is not None and 1 <= len(name) <= 200 and name.isprintable() else None

@@ -1,0 +1,64 @@
+"""What the leader says to one agent of its lane on the control topic."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+FencedReason = Literal["lost", "replaced", "unknown"]
+
+
+class Bucket(msgspec.Struct, array_like=True, frozen=True):
+    """A partition that an agent owns for one priority; reading from `start_offset` on is enough (A1)."""
+
+    priority: int
+    partition: int
+    topic_id: str
+    start_offset: int
+
+
+class _Control(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):
+    v: int
+    epoch: int
+    agent: str
+    incarnation: str
+
+
+class Welcome(_Control, tag="welcome"):
+    """Answers hello: `stamp` is the hello's (the agent's own clock, seconds). Makes the lease (A6)."""
+
+    stamp: float
+    buckets: list[Bucket]
+    lost_after_s: float
+    draining: bool = False
+
+
+class Confirm(_Control, tag="confirm"):
+    """Answers a heartbeat that said suspended: `stamp` is that heartbeat's."""
+
+    stamp: float
+
+
+class Cancel(_Control, tag="cancel"):
+    """Stop this job of this fence; answered by its report, whatever that is."""
+
+    fence: int
+    bucket: int
+    job: str
+    reason: str = ""
+
+
+class Drain(_Control, tag="drain"):
+    """Take nothing new; repeated while a heartbeat disagrees."""
+
+
+class Resume(_Control, tag="resume"):
+    """Ends a drain; repeated while a heartbeat disagrees."""
+
+
+class Fenced(_Control, tag="fenced"):
+    """This incarnation is over (A12)."""
+
+    reason: FencedReason
+
+
+ControlMessage: TypeAlias = Welcome | Confirm | Cancel | Drain | Resume | Fenced

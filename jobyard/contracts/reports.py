@@ -1,0 +1,112 @@
+"""What agents say. A message is one batch of reports of one incarnation, in the order in which they became true."""
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from jobyard.contracts.states import Outcome
+
+_Instant = Annotated[float, msgspec.Meta(ge=0, lt=7_258_118_400.0)]
+_Small = Annotated[int, msgspec.Meta(ge=1, le=32_767)]
+_Fence = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+
+
+class Error(msgspec.Struct, array_like=True, frozen=True):
+    """Why an attempt failed. Storable and bounded when it is sent (A13)."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+
+class End(msgspec.Struct, array_like=True):
+    """The end of one attempt. Times are the agent's wall clock, instants. `delay_s`: the agent's proposal, None: at once or by the leader.
+
+    `retryable`: false = the job ends, whatever attempts are left. `result`: unopened JSON, None: null.
+    """
+
+    job: str
+    attempt: _Small
+    outcome: Outcome
+    started_at: _Instant | None
+    ended_at: _Instant
+    result: msgspec.Raw | None = None
+    error: Error | None = None
+    retryable: bool = True
+    delay_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
+
+
+class Hello(msgspec.Struct, tag_field="type", tag="hello", kw_only=True):
+    """A new incarnation; repeated until welcome has come (A10). `stamp`: the agent's own clock, seconds; told back by welcome."""
+
+    stamp: float
+    kinds: dict[str, int]
+    capacity: Annotated[float, msgspec.Meta(gt=0, le=1e12)]
+    slots: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+    host: str = ""
+
+
+class Heartbeat(msgspec.Struct, tag_field="type", tag="heartbeat", kw_only=True, omit_defaults=True):
+    """Every second. `others`: jobs and size that still run from earlier incarnations. `held`: every 10 s, (fence, job) of all held for more than 5 s."""
+
+    stamp: float
+    epoch: int = 0
+    suspended: bool = False
+    draining: bool = False
+    capacity: Annotated[float, msgspec.Meta(gt=0, le=1e12)]
+    slots: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+    others: tuple[int, float] = (0, 0.0)
+    held: list[tuple[_Fence, str]] | None = None
+
+
+class Started(msgspec.Struct, tag_field="type", tag="started", kw_only=True):
+    """The attempt runs (a careful one: will be started once this is acknowledged, A7)."""
+
+    fence: _Fence
+    job: str
+    attempt: _Small
+    at: _Instant
+
+
+class Progress(msgspec.Struct, tag_field="type", tag="progress", kw_only=True, omit_defaults=True):
+    """How far a running job is; at most one a second and job."""
+
+    fence: _Fence
+    job: str
+    attempt: _Small
+    done: float
+    total: float | None = None
+    message: str = ""
+
+
+class Finished(msgspec.Struct, tag_field="type", tag="finished", kw_only=True, omit_defaults=True):
+    """Ends of attempts of one bundle; a part of it at a time is normal. `busy_s`: how long the agent worked on these, first start to last end (S8)."""
+
+    fence: _Fence
+    ends: list[End]
+    busy_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+
+class Released(msgspec.Struct, tag_field="type", tag="released", kw_only=True, omit_defaults=True):
+    """These jobs were not started, and never will be under this fence."""
+
+    fence: _Fence
+    jobs: list[tuple[str, _Small]]
+    reason: str = ""
+
+
+class Goodbye(msgspec.Struct, tag_field="type", tag="goodbye", kw_only=True):
+    """Nothing follows it (A11)."""
+
+
+Report: TypeAlias = Hello | Heartbeat | Started | Progress | Finished | Released | Goodbye
+
+
+class Reports(msgspec.Struct, kw_only=True):
+    """One batch. `seq` grows with each batch of an incarnation; it tells repeated heartbeats and progress, and never drops an outcome."""
+
+    v: int
+    agent: str
+    incarnation: str
+    seq: int
+    reports: list[Report]

@@ -1,0 +1,90 @@
+"""Every number that the protocol and the scheduling go by: its default, its unit, its reason. Settings may change them; nobody else does."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """The numbers of one lane's leader. Times in seconds, sizes in bytes."""
+
+    lease_s: float = 4.0
+    """The leader's lease on the database's clock. Renewed by each tick, and at least every `renew_s`."""
+    trust_s: float = 3.0
+    """How long a leader trusts a renewal, from before it was sent: shorter than the lease, so that a slow commit cannot stretch it."""
+    renew_s: float = 1.0
+    elect_s: float = 0.5
+    """How often the others look at a lease: a dead leader's lane is led again within 5 s."""
+    unreachable_after_s: float = 5.0
+    lost_after_s: float = 15.0
+    lease_margin_s: float = 1.0
+    """An agent's lease ends this much before it may be declared lost (A6)."""
+    heartbeat_s: float = 1.0
+    inventory_s: float = 10.0
+    """How often a heartbeat carries what is held; what it lacks is sent again if it was sent longer ago than this (L12)."""
+    held_after_s: float = 5.0
+    """Only jobs held for longer are in the inventory."""
+    cancel_again_s: float = 5.0
+    """A cancel without an answer is sent again after this long (L13)."""
+    started_after_s: float = 0.5
+    """A job that is still running after this long is reported as started; shorter ones cost no row."""
+    release_after_s: float = 2.0
+    """An agent gives back what it has not started after this long (S9)."""
+    window_s: float = 0.5
+    """Work beyond its free slots that an agent may hold, at its own rate (S8). At most a quarter of `release_after_s`."""
+    bundle_s: float = 0.02
+    """A bundle holds what its agent starts within this time (S11)."""
+    bundle_max: int = 300
+    learn: int = 1000
+    trust_ends: int = 20
+    """A kind's mean duration is known after this many ends (S16)."""
+    interruptions_max: int = 10
+    """Interruptions of one job that use up no attempt; further ones do."""
+    id_max_age_s: float = 7 * 86_400.0
+    id_ahead_s: float = 3_600.0
+    """How old, and how far in the future, the time in an id may be (L19)."""
+    max_args_bytes: int = 1_048_576
+    max_result_bytes: int = 1_048_576
+    max_message_bytes: int = 4_194_304
+    batch_bytes: int = 1_048_576
+    """Bundles and batches of reports are cut at this size."""
+    tick_most: int = 5_000
+    """Jobs and reports that one tick takes in, at most."""
+    tick_wait_s: float = 0.01
+    """Awake, a leader waits at most this long for something to do (L25)."""
+    sleep_after_s: float = 1.0
+    """Without work for this long, a leader sleeps: it is woken by a notice, and looks every `poll_s` as a backstop."""
+    poll_s: float = 1.0
+    settle_poll_s: float = 0.05
+    """While transactions are open that were so when it went to sleep, a sleeping leader looks this often (L25)."""
+    read_ahead: int = 10_000
+    """Due jobs of one priority and kind that are kept in memory, at most; the rest waits in the Master DB."""
+    held_again_s: float = 1.0
+    """How often jobs in held_intake are tried again (L2)."""
+    topics_every_s: float = 5.0
+    """How often Kafka is asked for the ids of the topics (L17), and committed records are deleted (L20)."""
+    intake_lock_timeout_s: float = 0.3
+    """How long the copy of new jobs waits for an id that an open transaction holds (L2)."""
+
+    def __post_init__(self) -> None:
+        if not self.trust_s < self.lease_s:
+            raise ValueError(f"trust_s={self.trust_s} must be shorter than lease_s={self.lease_s}")
+        if not self.unreachable_after_s < self.lost_after_s:
+            raise ValueError(f"unreachable_after_s={self.unreachable_after_s} must be shorter than lost_after_s={self.lost_after_s}")
+        if not self.lost_after_s > 2 * self.lease_margin_s:
+            raise ValueError(f"lost_after_s={self.lost_after_s} must be longer than twice lease_margin_s={self.lease_margin_s}")
+        if self.window_s > self.release_after_s / 4:
+            raise ValueError(f"window_s={self.window_s} must be at most a quarter of release_after_s={self.release_after_s}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindDefaults:
+    """What a job of a kind that was never synced gets for what it leaves out."""
+
+    priority: int = 2
+    size: float = 1.0
+    max_attempts: int = 5
+    version: int = 1
+    timeout_s: float | None = None
+
+
+RULES = Rules()

@@ -3,7 +3,7 @@
 import math
 import re
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Final, cast
 
 import msgspec
 
@@ -13,7 +13,7 @@ from jobyard.contracts.moments import Instant
 from jobyard.contracts.priority import PriorityName
 from jobyard.contracts.retry import Retrying
 from jobyard.contracts.retry import problem_of as problem_of_retrying
-from jobyard.contracts.rules import KindDefaults, Rules
+from jobyard.contracts.rules import Rules
 
 NO_ARGS: Final = msgspec.Raw(b"{}")
 LARGEST_SIZE: Final = 1e12
@@ -60,6 +60,22 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     tags: dict[str, str] | None = None
     parent: str | None = None
     traceparent: str | None = None
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job of this kind gets for what it leaves out, as last synced; these defaults are those of a kind that never was.
+
+    `size_arg`: the dotted path of the argument that tells the size (`"minutes"`, `"order.items"`); None: `size` does.
+    """
+
+    priority: int = 2
+    size: float = 1.0
+    size_arg: str | None = None
+    max_attempts: int = 5
+    version: int = 1
+    timeout_s: float | None = None
+    retry: Retrying | None = None
+    tags: dict[str, str] | None = None
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -177,28 +193,46 @@ def _problem_of_text(new: NewJob) -> Problem | None:
     return None
 
 
-def resolve(new: NewJob, kind: KindDefaults, received: Instant, key: str) -> Job:
+def resolve(new: NewJob, kind: Kind, received: Instant, key: str) -> Job | Problem:
     """The job with everything decided: what it leaves out comes from its kind. `key` names the message, for a job without an id.
 
-    A job is due at run_at, but never before it was received: so those read later come later in order.
+    A job is due at run_at, but never before it was received: so those read later come later in order. A Problem if the kind takes the size from
+    an argument that is no size.
     """
     due = received if new.run_at is None else max(received, new.run_at.timestamp())
+    size = new.size
+    if size is None:
+        size = kind.size if kind.size_arg is None else size_in(new.args, kind.size_arg)
+        if size is None:
+            return Problem("JY002", "size", f"argument {kind.size_arg!r} must be a number above 0: it is the size of a {new.kind} job")
     return Job(
         id=new.id or derived_job_id(received, key),
         kind=new.kind,
         args=new.args,
         run_at=due,
         priority=kind.priority if new.priority is None else priority.NUMBERS[new.priority],
-        size=kind.size if new.size is None else new.size,
+        size=size,
         max_attempts=kind.max_attempts if new.max_attempts is None else new.max_attempts,
         version=kind.version if new.version is None else new.version,
         timeout_s=kind.timeout_s if new.timeout_s is None else new.timeout_s,
-        retry=new.retry,
+        retry=new.retry or kind.retry,
         submitter=new.submitter,
-        tags=new.tags,
+        tags=new.tags or kind.tags,
         parent=new.parent,
         traceparent=new.traceparent,
     )
+
+
+def size_in(args: msgspec.Raw | bytes, path: str) -> float | None:
+    """The size that stands in the arguments at a dotted path; None: there is no number above 0, at most LARGEST_SIZE."""
+    found: object = msgspec.json.decode(args)
+    for name in path.split("."):
+        if not isinstance(found, dict) or name not in found:
+            return None
+        found = cast("dict[str, object]", found)[name]
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found <= LARGEST_SIZE:
+        return None
+    return float(found)
 
 
 def shown(value: str) -> str:

@@ -76,15 +76,4 @@ class Rules:
             raise ValueError(f"window_s={self.window_s} must be at most a quarter of release_after_s={self.release_after_s}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class KindDefaults:
-    """What a job of a kind that was never synced gets for what it leaves out."""
-
-    priority: int = 2
-    size: float = 1.0
-    max_attempts: int = 5
-    version: int = 1
-    timeout_s: float | None = None
-
-
 RULES = Rules()

@@ -1,0 +1,108 @@
+"""What the coordinator needs of the world, as Protocols. Adapters prove themselves in the composition root."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from jobyard.contracts.moments import Instant
+from jobyard.contracts.reports import Finished
+from jobyard.coordinator.core.events import Event
+from jobyard.coordinator.core.questions import Answers, Questions
+from jobyard.coordinator.core.snapshot import Snapshot
+
+Prepare: TypeAlias = Callable[[Finished], list[str]]
+"""The store's text of each end, made by the reader while the last tick commits."""
+
+
+class Deposed(Exception):
+    """Somebody else leads the lane (or the lease row is not ours any more): step down, produce nothing."""
+
+
+@dataclass(slots=True)
+class Term:
+    """One leadership. `trusted_until`: on the leader's monotonic clock, seconds; counted from before the renewal was sent. `now`: the database's clock."""
+
+    epoch: int
+    trusted_until: float
+    now: Instant
+
+
+class LaneStore(Protocol):
+    """One lane in the Master DB. Used by one thread; any exception but Deposed means: outcome unknown, take over anew (L3)."""
+
+    def seize(self, at_least: int = 0) -> Term | None:
+        """Take the lane if its lease is over or already ours (T1), with an epoch above `at_least`; commits. None: another's lease holds.
+
+        `at_least` above the Master DB's epoch means that it was restored from a backup: the fence counter is raised by 10^9 as well."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """All that a lane's memory is made of, read after the epoch was taken (T2)."""
+        ...
+
+    def ask(self, questions: Questions) -> Answers:
+        """Open the tick's transaction, insert what is new, look up the rest."""
+        ...
+
+    def write(self, events: Sequence[Event], offsets: dict[str, tuple[str, int]], fence: int, term: Term) -> None:
+        """Write the events, offsets and the lease; commit (L1). Sets `term.trusted_until`. Deposed: the epoch was taken, nothing is written."""
+        ...
+
+    def sleep(self) -> None:
+        """Give up the lock that tells submitters that this leader is awake (D8). Between two ticks."""
+        ...
+
+    def wake(self) -> None:
+        """Take that lock again."""
+        ...
+
+    def release(self, term: Term) -> None:
+        """End the lease at once, so that another may lead (an orderly end). Never raises."""
+        ...
+
+    def close(self) -> None:
+        """Drop the connection; a transaction under way is lost. Never raises."""
+        ...
+
+
+class Lanes(Protocol):
+    """Which lanes there are, and who leads them (election)."""
+
+    def all(self) -> list[str]:
+        """Names of all lanes."""
+        ...
+
+    def free(self) -> list[str]:
+        """Names of the lanes whose lease is over, by the database's clock."""
+        ...
+
+
+class Bus(Protocol):
+    """The producer, as the sender sees it."""
+
+    def produce(self, topic: str, partition: int, key: bytes | None, value: bytes, failed: Callable[[str], None]) -> None:
+        """Hand over one message. `failed(reason)` is called by `poll` if it could not be delivered or that is unknown; RuntimeError after a fatal error."""
+        ...
+
+    def poll(self) -> None:
+        """Serve delivery callbacks; doesn't block."""
+        ...
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait until all is delivered; how many were not."""
+        ...
+
+
+class Notices(Protocol):
+    """Wake-ups from the database."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether somebody has woken this lane within the time."""
+        ...
+
+
+class Clock(Protocol):
+    """The database's clock, carried on by the monotonic one."""
+
+    def now(self) -> Instant: ...
+    def monotonic(self) -> float: ...

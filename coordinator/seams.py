@@ -18,6 +18,57 @@ class Deposed(Exception):
     """Somebody else leads the lane (or the lease row is not ours any more): step down, produce nothing."""
 
 
+class DataRefused(Exception):
+    """The database refused a value of this tick: it would again. The tick is halved until the guilty message is alone (L18)."""
+
+
+class Record(Protocol):
+    """One message as it was read. `timestamp_s`: when the broker appended it, 0 if it doesn't tell."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def value(self) -> bytes: ...
+    @property
+    def timestamp_s(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetGone:
+    """The position lies outside what the broker has: the topic was made again, or lost its tail."""
+
+    topic: str
+
+
+class Source(Protocol):
+    """The consumer, as the reader sees it. Used by one thread; `close` by another after that thread's end."""
+
+    def assign(self, positions: Sequence[tuple[str, int, int]]) -> None:
+        """Read these (topic, partition, offset)."""
+        ...
+
+    def read(self, most: int, wait_s: float) -> Sequence[Record | OffsetGone]:
+        """What has come, at most `most`; waits at most `wait_s` for the first."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class TopicAdmin(Protocol):
+    """What leader and reader ask of the cluster. Each raises ServiceUnavailable when it doesn't answer."""
+
+    def end_offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, int]: ...
+    def begin_offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, int]: ...
+    def topic_ids(self, names: Sequence[str]) -> dict[str, str | None]: ...
+    def partitions(self, topic: str) -> int: ...
+    def add_partitions(self, topic: str, total: int) -> None: ...
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> None: ...
+
+
 @dataclass(slots=True)
 class Term:
     """One leadership. `trusted_until`: on the leader's monotonic clock, seconds; counted from before the renewal was sent. `now`: the database's clock."""
@@ -97,7 +148,11 @@ class Notices(Protocol):
     """Wake-ups from the database."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether somebody has woken this lane within the time."""
+        """Whether somebody has woken this lane within the time. ServiceUnavailable if the connection is gone; the next call opens a new one."""
+        ...
+
+    def close(self) -> None:
+        """Drop the connection. Never raises."""
         ...
 
 

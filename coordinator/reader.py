@@ -1,0 +1,159 @@
+"""Kafka → inbox: reads intake and reports, decodes and checks, and has the store's text made, while the tick commits. One thread."""
+
+import logging
+import threading
+from collections.abc import Collection
+
+from jobyard.contracts import codec
+from jobyard.contracts.moments import Instant
+from jobyard.contracts.reports import Finished, Heartbeat, Released, Reports
+from jobyard.contracts.rules import Rules
+from jobyard.coordinator.core.batch import BadMessage, IntakeRead, ReportsRead
+from jobyard.coordinator.inbox import Inbox, ReadTo
+from jobyard.coordinator.seams import Clock, OffsetGone, Prepare, Record, Source, TopicAdmin
+
+_log = logging.getLogger(__name__)
+
+_MOST = 500
+"""Messages taken from the client library at a time: enough to keep its cost per call small, few enough to decode in some milliseconds."""
+_WAIT_S = 0.1
+"""How long one poll waits; bounds how late a question for an end offset is asked."""
+
+class TopicsChanged(Exception):
+    """A topic is not the one that was read so far (deleted and made again, or its tail lost): take over again (L17)."""
+
+class Reader:
+    """The reading thread of one leadership. Started once; never repositioned: a new leadership makes a new one.
+
+    `topics`: names of intake and reports. `ids`: the ids of both at take-over. `poison`: (topic, offset) of messages that made a tick fail
+    for their data (L18): they go to quarantine unopened.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        admin: TopicAdmin,
+        inbox: Inbox,
+        prepare: Prepare,
+        clock: Clock,
+        rules: Rules,
+        *,
+        lane: str,
+        intake: str,
+        reports: str,
+        ids: dict[str, str],
+        poison: Collection[tuple[str, int]],
+    ) -> None:
+        self._source = source
+        self._admin = admin
+        self._inbox = inbox
+        self._prepare = prepare
+        self._clock = clock
+        self._rules = rules
+        self._lane = lane
+        self._intake = intake
+        self._reports = reports
+        self._ids = ids
+        self._poison = poison
+        self._next: dict[str, int] = {}
+        self._asked = {intake: threading.Event(), reports: threading.Event()}
+        self._awaited: dict[str, tuple[Instant, int]] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"reader-{lane}", daemon=True)
+
+    def start(self, offsets: dict[str, int]) -> None:
+        """Read intake and reports from these offsets on."""
+        self._next = dict(offsets)
+        self._source.assign([(topic, 0, offset) for topic, offset in offsets.items()])
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and close the consumer; the inbox must have been closed before."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join(10)
+        self._source.close()
+
+    def ask_reports_end(self) -> None:
+        """Have the inbox told once all reports are read that were there at some moment from now on (L10)."""
+        self._asked[self._reports].set()
+
+    def ask_intake_end(self) -> None:
+        """The same for intake (L21)."""
+        self._asked[self._intake].set()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._ask_ends()
+                for record in self._source.read(_MOST, _WAIT_S):
+                    if isinstance(record, OffsetGone):
+                        raise TopicsChanged(f"offset {self._next.get(record.topic)} of {record.topic} is gone")
+                    if not self._put(record):
+                        return
+                self._tell_ends()
+        except Exception as error:
+            self._inbox.fail(error)
+
+    def _put(self, record: Record) -> bool:
+        fetched = self._clock.now()
+        following = record.offset + 1
+        self._next[record.topic] = following
+        position = (record.topic, self._ids[record.topic], following)
+        if (record.topic, record.offset) in self._poison:
+            bad = BadMessage(record.topic, record.partition, record.offset, "the tick that held it failed for its data", record.value)
+            return self._inbox.put(bad, 1, position, urgent=True)
+        try:
+            if record.topic == self._intake:
+                return self._put_intake(record, fetched, position)
+            message = codec.decode_reports(record.value)
+        except codec.Undecodable as error:
+            bad = BadMessage(record.topic, record.partition, record.offset, error.reason, record.value)
+            return self._inbox.put(bad, 1, position, urgent=True)
+        rows = {i: self._prepare(report) for i, report in enumerate(message.reports) if isinstance(report, Finished)}
+        read = ReportsRead(record.offset, fetched, message, rows)
+        return self._inbox.put(read, _weight(message), position, urgent=_urgent(message))
+
+    def _put_intake(self, record: Record, fetched: Instant, position: tuple[str, str, int]) -> bool:
+        # By the broker's append time (L19); a broker that gives none counts as now.
+        received = record.timestamp_s if record.timestamp_s > 0 else fetched
+        intake = codec.decode_intake(record.value, self._lane, received, self._rules)
+        for reason, body in intake.bad:
+            bad = BadMessage(record.topic, record.partition, record.offset, reason, body)
+            if not self._inbox.put(bad, 1, (record.topic, position[1], record.offset), urgent=True):
+                return False
+        key = f"{position[1]}/{record.offset}"
+        read = IntakeRead(record.offset, received, key, intake.jobs, intake.refused)
+        return self._inbox.put(read, max(1, len(intake.jobs)), position, urgent=True)
+
+    def _ask_ends(self) -> None:
+        for topic, asked in self._asked.items():
+            if asked.is_set() and topic not in self._awaited:
+                asked.clear()
+                at = self._clock.now()
+                self._awaited[topic] = (at, self._admin.end_offsets(topic, [0])[0])
+        self._tell_ends()
+
+    def _tell_ends(self) -> None:
+        for topic, (at, end) in list(self._awaited.items()):
+            if self._next[topic] >= end:
+                del self._awaited[topic]
+                self._inbox.put_read_to(ReadTo(reports=topic == self._reports, at=at))
+
+def _weight(message: Reports) -> int:
+    weight = 1
+    for report in message.reports:
+        match report:
+            case Finished(ends=ends):
+                weight += len(ends)
+            case Released(jobs=jobs):
+                weight += len(jobs)
+            case _:
+                pass
+    return weight
+
+def _urgent(message: Reports) -> bool:
+    """Heartbeats of an agent that is well can wait for the next tick; everything else wakes it."""
+    return not all(isinstance(report, Heartbeat) and not report.suspended and report.held is None for report in message.reports)
+
+MakeSource = Callable[[], Source]

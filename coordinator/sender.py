@@ -1,0 +1,74 @@
+"""Events → messages, looked up as they leave (L5). What could not be delivered is looked up and sent again, under the same fence."""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from jobyard.contracts import codec
+from jobyard.contracts.topics import LaneTopics
+from jobyard.coordinator.core import events
+from jobyard.coordinator.core.dispatch import Outgoing
+from jobyard.coordinator.core.events import Event
+from jobyard.coordinator.seams import Bus
+
+_log = logging.getLogger(__name__)
+
+SENT: Final = (
+    events.Placed,
+    events.Resent,
+    events.AgentJoined,
+    events.Welcomed,
+    events.Confirmed,
+    events.FencedOff,
+    events.CancelSent,
+    events.DrainSent,
+)
+"""Events of which somebody is told by Kafka; all others are for the Master DB alone."""
+
+Lookup = Callable[[Event], Outgoing | None]
+
+
+class Sender:
+    """Sends what a committed tick decided. All its methods belong to the tick thread; delivery callbacks run inside `poll`, there too."""
+
+    def __init__(self, bus: Bus, topics: LaneTopics, lookup: Lookup) -> None:
+        self._bus = bus
+        self._topics = topics
+        self._lookup = lookup
+        self._again: list[Event] = []
+
+    def send(self, decided: Iterable[Event]) -> int:
+        """Hand over what these events, and earlier ones that failed, mean in the state of the last commit. How many messages that were."""
+        count = 0
+        self._bus.poll()
+        again, self._again = self._again, []
+        for event in again:
+            count += self._send(events.Resent(event.bundle.fence) if isinstance(event, events.Placed) else event)
+        for event in decided:
+            if isinstance(event, SENT):
+                count += self._send(event)
+        if count:
+            self._bus.poll()
+        return count
+
+    @property
+    def owing(self) -> bool:
+        """Something could not be delivered and is to be sent again."""
+        return bool(self._again)
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait for deliveries before an orderly end; how many are open."""
+        return self._bus.flush(timeout_s)
+
+    def _send(self, event: Event) -> int:
+        outgoing = self._lookup(event)
+        if outgoing is None:
+            return 0
+        topic = self._topics.buckets.name if outgoing.where == "buckets" else self._topics.control.name
+
+        def failed(reason: str) -> None:
+            _log.warning("not delivered to %s[%d], sent again: %s", topic, outgoing.partition, reason)
+            self._again.append(event)
+
+        self._bus.produce(topic, outgoing.partition, outgoing.key, codec.encode(outgoing.body), failed)
+        return 1

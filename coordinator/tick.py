@@ -1,0 +1,63 @@
+"""The tick: take, hear, ask, decide, write, send. One transaction; nothing is sent but after its commit (L1, L4)."""
+
+from jobyard.coordinator.core.events import Event
+from jobyard.coordinator.core.lane import Lane
+from jobyard.coordinator.inbox import Inbox
+from jobyard.coordinator.reader import Reader
+from jobyard.coordinator.seams import Clock, LaneStore, Term
+from jobyard.coordinator.sender import Sender
+from jobyard.coordinator.telemetry import Telemetry
+from jobyard.coordinator.wakefulness import Wakefulness
+
+
+class Tick:
+    """One lane's tick. After any exception its parts are thrown away: the leader takes over anew (L3)."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        store: LaneStore,
+        inbox: Inbox,
+        reader: Reader,
+        sender: Sender,
+        wakefulness: Wakefulness,
+        telemetry: Telemetry,
+        clock: Clock,
+        term: Term,
+        offsets: dict[str, tuple[str, int]],
+    ) -> None:
+        self._lane = lane
+        self._store = store
+        self._inbox = inbox
+        self._reader = reader
+        self._sender = sender
+        self._wakefulness = wakefulness
+        self._telemetry = telemetry
+        self._clock = clock
+        self._term = term
+        self._offsets = offsets
+
+    @property
+    def offsets(self) -> dict[str, tuple[str, int]]:
+        """Committed positions by topic: its id and the next offset."""
+        return self._offsets
+
+    def run(self, most: int, messages: int | None = None) -> list[Event]:
+        """One tick of at most `most` jobs and ends, and at most `messages` messages (None: no bound). What was decided."""
+        batch, stirred = self._inbox.take(most, self._wakefulness.wait_s(self._lane.next_at(self._clock.now())), messages=messages)
+        batch.look = self._wakefulness.look(stirred)
+        now = self._clock.now()
+        questions = self._lane.hear(batch, now)  # facts enter the books; what must be looked up comes out
+        answers = self._store.ask(questions)  # opens the transaction, inserts what is new
+        decided = self._lane.decide(batch, answers, now)
+        offsets = self._offsets | batch.offsets
+        self._store.write(decided, offsets, self._lane.fence, self._term)
+        self._offsets = offsets
+        sent = self._sender.send(decided)
+        if self._lane.wants_reports_end(now):
+            self._reader.ask_reports_end()
+        if self._lane.wants_intake_end:
+            self._reader.ask_intake_end()
+        self._wakefulness.saw(worked=stirred or bool(sent) or self._lane.busy or self._sender.owing, settled=answers.settled)
+        self._telemetry.saw(decided)
+        return decided

@@ -1,1 +1,1 @@
-"""The one door to Kafka: nothing else imports confluent_kafka."""
+"""The one door to Kafka: typed wrappers that tell at their border what has failed, and hide what mends itself."""

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from jobyard.contracts.errors import ConfigurationError
 from jobyard.contracts.moments import Instant
 from jobyard.kafka.failures import ABSENT, as_exception, failure_of, raised
-from jobyard.kafka.options import LibraryLog, consumer_options
+from jobyard.kafka.options import LIBRARY_LOG, consumer_options
 
 _log: Final = logging.getLogger(__name__)
 
@@ -150,6 +150,6 @@ def open_consumer(bootstrap: str, options: Mapping[str, str], *, namespace: str 
     """
     settings = consumer_options(bootstrap, options, namespace)
     try:
-        return Consumer(confluent_kafka.Consumer(settings, logger=LibraryLog, error_cb=_heard))
+        return Consumer(confluent_kafka.Consumer(settings, logger=LIBRARY_LOG, error_cb=_heard))
     except KafkaException as error:
         raise ConfigurationError(f"JOBYARD_KAFKA_OPTIONS: {raised(error, 'open a consumer')}") from None

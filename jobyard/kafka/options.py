@@ -8,25 +8,28 @@ from typing import Final
 from jobyard.contracts.errors import ConfigurationError
 from jobyard.contracts.topics import MAX_MESSAGE_BYTES
 
-_log: Final = logging.getLogger("jobyard.kafka.library")
 _SAID_AGAIN_S: Final = 30.0
 
 
-class LibraryLog:
-    """What librdkafka itself has to say. While a broker is away it says the same several times a second: each kind is let through
-    once in 30 s. Called inside poll, flush and produce, in their thread."""
+class _Now(logging.Filter):
+    """While a broker is away the library says the same several times a second: each kind ("FAIL", "REQTMOUT") passes once in 30 s."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._said: dict[str, float] = {}
 
-    def log(self, level: int, text: str, *values: object) -> None:
-        """As of logging.Logger; the first value is the kind ("FAIL", "REQTMOUT", …)."""
-        kind = str(values[0]) if values else text
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = str(record.args[0]) if isinstance(record.args, tuple) and record.args else record.getMessage()
         now = time.monotonic()
-        if now - self._said.get(kind, -_SAID_AGAIN_S) >= _SAID_AGAIN_S:
-            self._said[kind] = now
-            _log.log(level, text, *values)
+        if now - self._said.get(kind, -_SAID_AGAIN_S) < _SAID_AGAIN_S:
+            return False
+        self._said[kind] = now
+        return True
 
+
+LIBRARY_LOG: Final = logging.getLogger("jobyard.kafka.library")
+"""What librdkafka itself has to say; heard inside poll, flush and produce, in their thread."""
+LIBRARY_LOG.addFilter(_Now())
 
 _OURS: Final = frozenset(
     {

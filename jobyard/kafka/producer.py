@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
 from jobyard.kafka.failures import ABSENT, KafkaFailure, error_in, failure_of, raised
-from jobyard.kafka.options import LibraryLog, producer_options
+from jobyard.kafka.options import LIBRARY_LOG, producer_options
 
 _log: Final = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ class Producer:
     def __init__(self, settings: Mapping[str, str | int | bool], block_s: float) -> None:
         self._fatal: str | None = None
         self._block_s = block_s
-        self._client = confluent_kafka.Producer(dict(settings), logger=LibraryLog, error_cb=self._heard)
+        self._client = confluent_kafka.Producer(dict(settings), logger=LIBRARY_LOG, error_cb=self._heard)
 
     def produce(
         self,

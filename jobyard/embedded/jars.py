@@ -65,7 +65,10 @@ class Jars:
 
     def _complete(self) -> bool:
         with ThreadPoolExecutor(FETCHES) as pool:
-            return all(pool.map(lambda jar: jar.is_at(self.folder / jar.name), self._jars))
+            return all(pool.map(self._has, self._jars))
+
+    def _has(self, jar: Jar) -> bool:
+        return jar.is_at(self.folder / jar.name)
 
     def _fill(self) -> None:
         wheels.demand_jgo()

@@ -80,13 +80,14 @@ class Services:
         with self._folder.alone():
             self._know(Ports.choose(self._ports_file))
             todo = [part for part in self._parts if not part.server.attach()]
-            with ThreadPoolExecutor(2) as pool:
-                started = [pool.submit(part.start) for part in todo]
-            failed = [error for error in (done.exception() for done in started) if error is not None]
-            if failed:
+            try:
+                with ThreadPoolExecutor(2) as pool:
+                    for done in [pool.submit(part.start) for part in todo]:
+                        done.result()
+            except BaseException:  # Ctrl-C, too, must not leave one of them behind
                 for part in todo:
                     part.server.stop()
-                raise failed[0]
+                raise
         return self
 
     def stop(self) -> None:

@@ -1,0 +1,185 @@
+"""`jobyard dev`: real Postgres and real Kafka for development, and everything at once in the foreground."""
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobyard import migrations
+from jobyard.contracts.errors import ConfigurationError, JobyardError, NotFound, Refused, ServiceUnavailable, WaitTimeout
+from jobyard.embedded.folder import DEFAULT
+from jobyard.embedded.foreground import Foreground, Program
+from jobyard.embedded.services import Part, Services, Status
+from jobyard.kafka.admin import ensure_topics
+
+DATABASE_URL, BOOTSTRAP_SERVERS = "JOBYARD_DATABASE_URL", "JOBYARD_KAFKA_BOOTSTRAP_SERVERS"
+AGENT_PATIENCE_S = 40.0  # the grace for running jobs (25 s), and time to report
+COORDINATOR_PATIENCE_S = 15.0
+EXITS: tuple[tuple[type[JobyardError], int], ...] = (
+    (Refused, 1),
+    (ConfigurationError, 2),
+    (NotFound, 3),
+    (ServiceUnavailable, 4),
+    (WaitTimeout, 5),
+)
+
+app = typer.Typer(
+    no_args_is_help=True, help="Real Postgres and real Kafka for development: no Docker, no root, nothing to install but jobyard[dev]."
+)
+
+Folder = Annotated[Path, typer.Option("--folder", help="Where data, logs, ports and password of the services are.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@app.command()
+def up(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
+    """Start Postgres and Kafka, migrate the database, make the topics. They run until `jobyard dev down`.
+
+    Example: jobyard dev up && eval "$(jobyard dev env)"
+    """
+    with _errors():
+        services = Services(folder, owned=False, tell=_tell)
+        services.start()
+        _prepare(services.database_url, services.kafka_bootstrap_servers)
+        _show(services.status(), as_json)
+
+
+@app.command()
+def down(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
+    """Stop what `jobyard dev up` started. The data stay.
+
+    Example: jobyard dev down
+    """
+    with _errors():
+        services = Services(folder, owned=False)
+        services.stop()
+        _show(services.status(), as_json)
+
+
+@app.command()
+def status(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
+    """Say what runs and where. Exit status 4 if Postgres or Kafka does not run.
+
+    Example: jobyard dev status --json
+    """
+    with _errors():
+        found = Services(folder, owned=False).status()
+    _show(found, as_json)
+    if not found.running:
+        raise typer.Exit(4)
+
+
+@app.command()
+def env(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
+    """Print the two settings as `export` lines. The address of the database holds its password.
+
+    Example: eval "$(jobyard dev env)"
+    """
+    with _errors():
+        found = Services(folder, owned=False).status()
+        if not found.running or found.database_url is None or found.kafka_bootstrap_servers is None:
+            raise ServiceUnavailable(f"the services in {found.folder} do not run: start them with `jobyard dev up`")
+        values = {DATABASE_URL: found.database_url, BOOTSTRAP_SERVERS: found.kafka_bootstrap_servers}
+    if as_json:
+        typer.echo(json.dumps(values))
+    else:
+        for name, value in values.items():
+            typer.echo(f"export {name}={shlex.quote(value)}")
+
+
+@app.command()
+def run(
+    target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The application whose jobs the agents run.")],
+    agents: Annotated[int, typer.Option(min=1, help="How many agents.")] = 1,
+    folder: Folder = DEFAULT,
+) -> None:
+    """Run all of it in the foreground: Postgres, Kafka, a coordinator, agents. Ctrl-C ends all in order, a second one at once.
+
+    JOBYARD_DATABASE_URL and JOBYARD_KAFKA_BOOTSTRAP_SERVERS, where set, are used as they are, and nothing is started in their place.
+
+    Example: jobyard dev run shop.jobs:app --agents 2
+    """
+    with _errors():
+        _demand_target(target)
+        given = {name: value for name in (DATABASE_URL, BOOTSTRAP_SERVERS) if (value := os.environ.get(name))}
+        parts: list[Part] = [*_unless(DATABASE_URL in given, "postgres"), *_unless(BOOTSTRAP_SERVERS in given, "kafka")]
+        services = Services(folder, parts=parts, tell=_tell)
+        with services if parts else nullcontext():
+            database = given.get(DATABASE_URL) or services.database_url
+            servers = given.get(BOOTSTRAP_SERVERS) or services.kafka_bootstrap_servers
+            _prepare(database, servers)
+            _tell(f"Postgres and Kafka answer ({servers})")
+            programs = _programs(target, agents, database, servers, os.environ)
+            Foreground(programs, Path.cwd(), _tell, lambda: _ended(services, parts)).run()
+
+
+def _programs(target: str, agents: int, database: str, servers: str, environment: Mapping[str, str]) -> list[Program]:
+    """The coordinator, then the agents, which end first. Agents have no database access, so they are not told its address."""
+    python = [sys.executable, "-m", "jobyard.cli.app"]
+    common = {name: value for name, value in environment.items() if name != DATABASE_URL} | {BOOTSTRAP_SERVERS: servers}
+    coordinator = Program("coordinator", 0, [*python, "coordinator", "run"], common | {DATABASE_URL: database}, COORDINATOR_PATIENCE_S)
+    names = [f"agent-{number}" for number in range(1, agents + 1)]
+    return [coordinator, *(Program(name, 1, [*python, "agent", "run", target, "--name", name], common, AGENT_PATIENCE_S) for name in names)]
+
+
+def _unless(given: bool, part: Part) -> list[Part]:
+    return [] if given else [part]
+
+
+def _ended(services: Services, parts: list[Part]) -> str | None:
+    """Which of the services that must run does not."""
+    for part in parts:
+        server = services.postgres.server if part == "postgres" else services.kafka.server
+        if server.pid() is None:
+            return server.name
+    return None
+
+
+def _prepare(database: str, servers: str) -> None:
+    migrations.upgrade(database)
+    ensure_topics(servers, {}, os.environ.get("JOBYARD_NAMESPACE") or "jobyard", os.environ.get("JOBYARD_LANE") or "default")
+
+
+def _demand_target(target: str) -> None:
+    module, colon, name = target.partition(":")
+    if not (module and colon and name):
+        raise ConfigurationError(f"{target!r} names no application: write MODULE:APP, shop.jobs:app for example")
+
+
+def _show(found: Status, as_json: bool) -> None:
+    rows = {"postgres": (found.postgres_pid, _hidden(found.database_url)), "kafka": (found.kafka_pid, found.kafka_bootstrap_servers)}
+    if as_json:
+        services = {name: {"running": pid is not None, "pid": pid, "address": address} for name, (pid, address) in rows.items()}
+        typer.echo(json.dumps({"folder": str(found.folder), "running": found.running, **services}))
+        return
+    for name, (pid, address) in rows.items():
+        typer.echo(f"{name:<9} {'down' if pid is None else f'runs  process {pid}'}  {address or ''}".rstrip())
+
+
+def _hidden(url: str | None) -> str | None:
+    """The address without its password: `env` alone prints that."""
+    if url is None:
+        return None
+    scheme, _, rest = url.partition("://")
+    user, _, place = rest.partition("@")
+    return f"{scheme}://{user.partition(':')[0]}@{place}"
+
+
+def _tell(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+@contextmanager
+def _errors() -> Generator[None]:
+    """Our errors as one sentence and an exit status; anything else is a bug and goes on."""
+    try:
+        yield
+    except JobyardError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(next((code for kind, code in EXITS if isinstance(error, kind)), 1)) from error

@@ -128,8 +128,9 @@ class Inbox:
                     batch.reports_read_at = at
                 case ReadTo(at=at):
                     batch.intake_read_at = at
-            if entry.position:
+            if entry.position and not isinstance(entry.what, ReadTo):
                 topic, topic_id, following = entry.position
                 batch.offsets[topic] = (topic_id, following)
+                batch.taken.append((topic, entry.what.offset))
                 count += 1
         self._weight -= taken

@@ -22,7 +22,9 @@ class KafkaSilent(Exception):
 class Maintenance:
     """The chores' thread. The tick tells it what was committed and what buckets are wanted; it answers through the inbox."""
 
-    def __init__(self, admin: TopicAdmin, inbox: Inbox, clock: Clock, rules: Rules, topics: LaneTopics, ids: dict[str, str], lane: str) -> None:
+    def __init__(
+        self, admin: TopicAdmin, inbox: Inbox, clock: Clock, rules: Rules, topics: LaneTopics, ids: dict[str, str], lane: str
+    ) -> None:
         self._admin = admin
         self._inbox = inbox
         self._clock = clock

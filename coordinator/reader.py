@@ -10,7 +10,8 @@ from jobyard.contracts.reports import Finished, Heartbeat, Released, Reports
 from jobyard.contracts.rules import Rules
 from jobyard.coordinator.core.batch import BadMessage, IntakeRead, ReportsRead
 from jobyard.coordinator.inbox import Inbox, ReadTo
-from jobyard.coordinator.seams import Clock, OffsetGone, Prepare, Record, Source, TopicAdmin
+from jobyard.coordinator.seams import Clock, Prepare, Source, TopicAdmin
+from jobyard.kafka.consumer import Message, OutOfRange
 
 _log = logging.getLogger(__name__)
 
@@ -19,8 +20,10 @@ _MOST = 500
 _WAIT_S = 0.1
 """How long one poll waits; bounds how late a question for an end offset is asked."""
 
+
 class TopicsChanged(Exception):
     """A topic is not the one that was read so far (deleted and made again, or its tail lost): take over again (L17)."""
+
 
 class Reader:
     """The reading thread of one leadership. Started once; never repositioned: a new leadership makes a new one.
@@ -86,8 +89,8 @@ class Reader:
         try:
             while not self._stop.is_set():
                 self._ask_ends()
-                for record in self._source.read(_MOST, _WAIT_S):
-                    if isinstance(record, OffsetGone):
+                for record in self._source.consume(_MOST, _WAIT_S):
+                    if isinstance(record, OutOfRange):
                         raise TopicsChanged(f"offset {self._next.get(record.topic)} of {record.topic} is gone")
                     if not self._put(record):
                         return
@@ -95,7 +98,7 @@ class Reader:
         except Exception as error:
             self._inbox.fail(error)
 
-    def _put(self, record: Record) -> bool:
+    def _put(self, record: Message) -> bool:
         fetched = self._clock.now()
         following = record.offset + 1
         self._next[record.topic] = following
@@ -114,7 +117,7 @@ class Reader:
         read = ReportsRead(record.offset, fetched, message, rows)
         return self._inbox.put(read, _weight(message), position, urgent=_urgent(message))
 
-    def _put_intake(self, record: Record, fetched: Instant, position: tuple[str, str, int]) -> bool:
+    def _put_intake(self, record: Message, fetched: Instant, position: tuple[str, str, int]) -> bool:
         # By the broker's append time (L19); a broker that gives none counts as now.
         received = record.timestamp_s if record.timestamp_s > 0 else fetched
         intake = codec.decode_intake(record.value, self._lane, received, self._rules)
@@ -140,6 +143,7 @@ class Reader:
                 del self._awaited[topic]
                 self._inbox.put_read_to(ReadTo(reports=topic == self._reports, at=at))
 
+
 def _weight(message: Reports) -> int:
     weight = 1
     for report in message.reports:
@@ -152,8 +156,10 @@ def _weight(message: Reports) -> int:
                 pass
     return weight
 
+
 def _urgent(message: Reports) -> bool:
     """Heartbeats of an agent that is well can wait for the next tick; everything else wakes it."""
     return not all(isinstance(report, Heartbeat) and not report.suspended and report.held is None for report in message.reports)
+
 
 MakeSource = Callable[[], Source]

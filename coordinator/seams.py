@@ -1,6 +1,6 @@
 """What the coordinator needs of the world, as Protocols. Adapters prove themselves in the composition root."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -9,6 +9,8 @@ from jobyard.contracts.reports import Finished
 from jobyard.coordinator.core.events import Event
 from jobyard.coordinator.core.questions import Answers, Questions
 from jobyard.coordinator.core.snapshot import Snapshot
+from jobyard.kafka.consumer import Message, OutOfRange
+from jobyard.kafka.failures import KafkaFailure
 
 Prepare: TypeAlias = Callable[[Finished], list[str]]
 """The store's text of each end, made by the reader while the last tick commits."""
@@ -22,37 +24,15 @@ class DataRefused(Exception):
     """The database refused a value of this tick: it would again. The tick is halved until the guilty message is alone (L18)."""
 
 
-class Record(Protocol):
-    """One message as it was read. `timestamp_s`: when the broker appended it, 0 if it doesn't tell."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def partition(self) -> int: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def value(self) -> bytes: ...
-    @property
-    def timestamp_s(self) -> float: ...
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetGone:
-    """The position lies outside what the broker has: the topic was made again, or lost its tail."""
-
-    topic: str
-
-
 class Source(Protocol):
     """The consumer, as the reader sees it. Used by one thread; `close` by another after that thread's end."""
 
-    def assign(self, positions: Sequence[tuple[str, int, int]]) -> None:
+    def assign(self, partitions: Iterable[tuple[str, int, int]]) -> None:
         """Read these (topic, partition, offset)."""
         ...
 
-    def read(self, most: int, wait_s: float) -> Sequence[Record | OffsetGone]:
-        """What has come, at most `most`; waits at most `wait_s` for the first."""
+    def consume(self, most: int, timeout_s: float = 0.0) -> Sequence[Message | OutOfRange]:
+        """What has come, at most `most`; waits at most `timeout_s` for the first."""
         ...
 
     def close(self) -> None: ...
@@ -129,18 +109,33 @@ class Lanes(Protocol):
 
 
 class Bus(Protocol):
-    """The producer, as the sender sees it."""
+    """The producer, as the sender sees it. Used by one thread, in which delivery callbacks run, too."""
 
-    def produce(self, topic: str, partition: int, key: bytes | None, value: bytes, failed: Callable[[str], None]) -> None:
-        """Hand over one message. `failed(reason)` is called by `poll` if it could not be delivered or that is unknown; RuntimeError after a fatal error."""
+    def produce(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None = None,
+        partition: int = 0,
+        on_delivery: Callable[[KafkaFailure | None], None] | None = None,
+    ) -> None:
+        """Hand over one message; `on_delivery` is told what became of it. Raises if it can't be taken."""
         ...
 
-    def poll(self) -> None:
-        """Serve delivery callbacks; doesn't block."""
+    def poll(self, timeout_s: float = 0.0) -> int:
+        """Serve delivery callbacks."""
         ...
 
     def flush(self, timeout_s: float) -> int:
         """Wait until all is delivered; how many were not."""
+        ...
+
+    def fatal(self) -> str | None:
+        """Why it can do nothing more; None: it can."""
+        ...
+
+    def close(self, timeout_s: float = 0.0) -> int:
+        """Give up what is not delivered."""
         ...
 
 

@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from jobyard.contracts import codec
+from jobyard.contracts.errors import ServiceUnavailable
 from jobyard.contracts.topics import LaneTopics
 from jobyard.coordinator.core import events
 from jobyard.coordinator.core.dispatch import Outgoing
 from jobyard.coordinator.core.events import Event
 from jobyard.coordinator.seams import Bus
+from jobyard.kafka.failures import KafkaFailure
 
 _log = logging.getLogger(__name__)
 
@@ -38,9 +40,15 @@ class Sender:
         self._again: list[Event] = []
 
     def send(self, decided: Iterable[Event]) -> int:
-        """Hand over what these events, and earlier ones that failed, mean in the state of the last commit. How many messages that were."""
+        """Hand over what these events, and earlier ones that failed, mean in the state of the last commit. How many messages that were.
+
+        Raises ServiceUnavailable or another JobyardError when the producer takes nothing: the leader takes over again.
+        """
         count = 0
         self._bus.poll()
+        fatal = self._bus.fatal()
+        if fatal is not None:
+            raise ServiceUnavailable(f"the producer can do nothing more: {fatal}")
         again, self._again = self._again, []
         for event in again:
             count += self._send(events.Resent(event.bundle.fence) if isinstance(event, events.Placed) else event)
@@ -60,15 +68,20 @@ class Sender:
         """Wait for deliveries before an orderly end; how many are open."""
         return self._bus.flush(timeout_s)
 
+    def close(self) -> None:
+        """Give up what was not delivered: the next leadership sends it again."""
+        self._bus.close()
+
     def _send(self, event: Event) -> int:
         outgoing = self._lookup(event)
         if outgoing is None:
             return 0
         topic = self._topics.buckets.name if outgoing.where == "buckets" else self._topics.control.name
 
-        def failed(reason: str) -> None:
-            _log.warning("not delivered to %s[%d], sent again: %s", topic, outgoing.partition, reason)
-            self._again.append(event)
+        def told(failure: KafkaFailure | None) -> None:
+            if failure is not None:
+                _log.warning("not delivered to %s[%d], sent again: %s", topic, outgoing.partition, failure.message)
+                self._again.append(event)
 
-        self._bus.produce(topic, outgoing.partition, outgoing.key, codec.encode(outgoing.body), failed)
+        self._bus.produce(topic, codec.encode(outgoing.body), outgoing.key, outgoing.partition, told)
         return 1

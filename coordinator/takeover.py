@@ -79,5 +79,11 @@ class Takeover:
         if stored_id == topic_id and begin <= offset <= end:
             return topic_id, offset
         if stored_id:
-            _log.warning("topic %s is not the one that was read so far (offset %d of %s): read from its beginning, %d", name, offset, stored_id, begin)
+            _log.warning(
+                "topic %s is not the one that was read so far (offset %d of %s): read from its beginning, %d",
+                name,
+                offset,
+                stored_id,
+                begin,
+            )
         return topic_id, begin

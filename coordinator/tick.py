@@ -36,6 +36,8 @@ class Tick:
         self._clock = clock
         self._term = term
         self._offsets = offsets
+        self.taken: list[tuple[str, int]] = []
+        """Topic and offset of each message in the tick at hand, or the last one (L18)."""
 
     @property
     def offsets(self) -> dict[str, tuple[str, int]]:
@@ -45,6 +47,7 @@ class Tick:
     def run(self, most: int, messages: int | None = None) -> list[Event]:
         """One tick of at most `most` jobs and ends, and at most `messages` messages (None: no bound). What was decided."""
         batch, stirred = self._inbox.take(most, self._wakefulness.wait_s(self._lane.next_at(self._clock.now())), messages=messages)
+        self.taken = batch.taken
         batch.look = self._wakefulness.look(stirred)
         now = self._clock.now()
         questions = self._lane.hear(batch, now)  # facts enter the books; what must be looked up comes out

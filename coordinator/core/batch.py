@@ -44,6 +44,7 @@ class BadMessage:
 class Batch:
     """All that one tick takes in.
 
+    `taken`: topic and offset of each message in it.
     `offsets`: by topic name (its id, the next offset to read), as far as this batch goes. `reports_read_at`, `intake_read_at`: the latest instant c of
     the leader's clock for which the topic has been read up to the end offset asked for at c (L10, L21); None: nothing new is known.
     `buckets_ready`: free partitions with the end offset asked for just now (L22). `partitions`: how many the buckets topic has, if that has changed.
@@ -53,6 +54,7 @@ class Batch:
     intake: list[IntakeRead] = field(default_factory=list[IntakeRead])
     reports: list[ReportsRead] = field(default_factory=list[ReportsRead])
     bad: list[BadMessage] = field(default_factory=list[BadMessage])
+    taken: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     offsets: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     reports_read_at: Instant | None = None
     intake_read_at: Instant | None = None

@@ -1,0 +1,112 @@
+"""What was decided, for people: a log line for what is rare, a count for everything. Derived from events, so names cannot drift."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from jobyard.coordinator.core import events
+from jobyard.coordinator.core.events import Event
+
+_log = logging.getLogger("jobyard.coordinator")
+
+Line = Callable[[Any], tuple[int, str, tuple[object, ...]]]
+
+
+def _refused(e: events.Refused) -> tuple[int, str, tuple[object, ...]]:
+    return logging.WARNING, "job %s (%s) refused: %s", (e.job.id, e.job.kind, e.job.problem.message)
+
+
+def _quarantined(e: events.Quarantined) -> tuple[int, str, tuple[object, ...]]:
+    m = e.message
+    return logging.WARNING, "%s[%d] offset %d quarantined: %s", (m.topic, m.partition, m.offset, m.reason)
+
+
+def _noted(e: events.Noted) -> tuple[int, str, tuple[object, ...]]:
+    return logging.INFO, "job %s (%s): %s by %s", (e.job_id, e.kind, e.event, e.actor or "the leader")
+
+
+def _late(e: events.LateReported) -> tuple[int, str, tuple[object, ...]]:
+    return (
+        logging.WARNING,
+        "late report for job %s under fence %d: %s%s",
+        (e.job_id, e.fence, e.outcome, ", closes the job" if e.closed_job else ""),
+    )
+
+
+def _joined(e: events.AgentJoined) -> tuple[int, str, tuple[object, ...]]:
+    return logging.INFO, "agent %s joined (incarnation %s)", (e.name, e.incarnation)
+
+
+def _changed(e: events.AgentChanged) -> tuple[int, str, tuple[object, ...]]:
+    return logging.INFO, "agent %s is %s (capacity %g, %d slots)", (e.name, e.state, e.capacity, e.slots)
+
+
+def _ended(e: events.AgentEnded) -> tuple[int, str, tuple[object, ...]]:
+    level = logging.INFO if e.state == "gone" else logging.WARNING
+    return level, "agent %s is %s (incarnation %s)", (e.name, e.state, e.incarnation)
+
+
+def _fenced(e: events.FencedOff) -> tuple[int, str, tuple[object, ...]]:
+    return logging.INFO, "agent %s (incarnation %s) is told that it is over: %s", (e.name, e.incarnation, e.reason)
+
+
+def _answered(e: events.Answered) -> tuple[int, str, tuple[object, ...]]:
+    return logging.INFO, "command %d: %s %s", (e.command_id, e.code or "done", e.answer)
+
+
+LINES: Final[dict[type[object], Line]] = {
+    events.Refused: _refused,
+    events.Quarantined: _quarantined,
+    events.Noted: _noted,
+    events.LateReported: _late,
+    events.AgentJoined: _joined,
+    events.AgentChanged: _changed,
+    events.AgentEnded: _ended,
+    events.FencedOff: _fenced,
+    events.Answered: _answered,
+}
+"""Events that get a log line."""
+
+SILENT: Final[frozenset[type[object]]] = frozenset(
+    {
+        events.Accepted,
+        events.Waits,
+        events.Left,
+        events.Moved,
+        events.Placed,
+        events.Ended,
+        events.Closed,
+        events.Started,
+        events.Progressed,
+        events.Reopened,
+        events.AgentsHeard,
+        events.BucketsMoved,
+        events.BucketsWanted,
+        events.Welcomed,
+        events.Confirmed,
+        events.CancelSent,
+        events.Resent,
+        events.DrainSent,
+        events.NotHere,
+    }
+)
+"""Events that are only counted: too many, or told by another."""
+
+
+class Telemetry:
+    """Counts and logs one lane's events. `counts`: by event name, since the take-over."""
+
+    def __init__(self, lane: str) -> None:
+        self._lane = lane
+        self.counts: Counter[str] = Counter()
+
+    def saw(self, decided: Iterable[Event]) -> None:
+        """Take note of what a committed tick decided."""
+        for event in decided:
+            kind = type(event)
+            self.counts[kind.__name__] += 1
+            line = LINES.get(kind)
+            if line is not None:
+                level, text, arguments = line(event)
+                _log.log(level, text, *arguments, extra={"event": kind.__name__, "lane": self._lane})

@@ -1,0 +1,24 @@
+-- name: add_lane(lane) -> Added
+with made as (insert into jobyard.lanes (lane) values ($lane::text) on conflict do nothing returning lane_id),
+  led as (insert into jobyard.leases (lane_id) select lane_id from made returning lane_id)
+select count(*)::int as lanes from led;
+
+-- name: cancel(job, reason) -> Number
+select jobyard.cancel($job::uuid, $reason::text) as number;
+
+-- name: retry(job, reason) -> Number
+select jobyard.retry($job::uuid, $reason::text) as number;
+
+-- name: reschedule(job, run_at, priority) -> Number
+select jobyard.reschedule($job::uuid, $run_at::timestamptz, $priority::text) as number;
+
+-- name: operate(lane, verb, args) -> Number
+select jobyard.operate($lane::text, $verb::text, $args::jsonb) as number;
+
+-- name: command_answer(number) -> Answer
+select answered_at, code, answer from jobyard.command_answer($number::bigint);
+
+-- name: agents_ever(name, most) -> AgentRow
+select a.name as agent, a.host, l.lane, a.state, a.capacity, a.slots, a.incarnation, a.started_at, a.heard_at as last_heard_at, a.ended_at,
+  array(select k.kind from jobyard.kinds k where k.kind_id = any (a.kinds) order by k.kind) as kinds
+from jobyard.agents a join jobyard.lanes l using (lane_id) where a.name = $name::text order by a.agent_id desc limit $most::int;

@@ -214,7 +214,7 @@ create table commands (
 );
 
 -- ---------------------------------------------------------------- indexes
-create index pending_due on pending (lane_id, priority, run_at, id);
+create index pending_due on pending (lane_id, priority, kind_id, run_at, id);   -- read ahead by priority and kind; kind_id lies where padding was
 create index pending_xid on pending (xid) where why in ('n', 'b');       -- what was committed since the last look (L23); what the leader itself puts back does not pay
 create index pending_retry on pending (id) where why in ('r', 's', 'l');
 create index pending_blocked on pending (id) where why = 'b';

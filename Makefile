@@ -1,0 +1,44 @@
+# `make demo` and `make test` do all the set-up on a fresh machine: only Python 3.11 or later and make are needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test check unit integration format bench clean
+
+demo: $(VENV)/.ready-dev  ## thousands of real jobs, one agent killed, every job accounted for
+	$(BIN)/python -m examples.stdlib
+
+test: check integration  ## all tests: what `check` does, then those on real services
+	@echo "all tests passed"
+
+check: $(VENV)/.ready-test  ## format, lint, layers, types, unit tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/python -m pytest -q tests/unit
+
+integration: $(VENV)/.ready-test  ## tests on real Postgres, real Kafka and real processes
+	$(BIN)/python -m pytest -q tests/migration tests/integration tests/acceptance
+
+format: $(VENV)/.ready-test  ## mend format and what the linter can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## remove the environment and all local data
+	rm -rf $(VENV) .jobyard build dist
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed: on Debian and Ubuntu install python3-venv first"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+
+$(VENV)/.ready-dev: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.ready-test: $(VENV)/.ready-dev
+	$(PIP) --group test
+	@touch $@

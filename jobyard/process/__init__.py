@@ -1,1 +1,1 @@
-"""What every long-lived process needs: life cycle, clock, signals, logs."""
+"""What every long-lived process of Jobyard needs: life cycle, signals, clocks, logs."""

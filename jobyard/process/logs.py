@@ -1,0 +1,77 @@
+"""Logging, set up once in a composition root: text for people or JSON for machines, on stderr. Passwords never get through."""
+
+import json
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+from typing import Final, Literal, TextIO
+
+_IN_URL: Final = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*):[^\s/]*@(?=[^\s@]*)", re.IGNORECASE)
+_NAMED: Final = re.compile(
+    r"""((?:password|passwd|passfile|secret|token|sasl\.password|ssl\.key\.password|sasl\.oauthbearer\.client\.secret)["']?\s*[=:]\s*)"""
+    r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&}]+)""",
+    re.IGNORECASE,
+)
+HIDDEN: Final = "***"
+
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def masked(text: str) -> str:
+    """The text without the passwords in URLs and in `password=…`, `"sasl.password": "…"` and the like."""
+    return _NAMED.sub(rf"\1{HIDDEN}", _IN_URL.sub(rf"\1:{HIDDEN}@", text))
+
+
+def is_secret(name: str) -> bool:
+    """Whether an option of this name holds something that nobody may see."""
+    return any(word in name.lower() for word in ("password", "secret", "token", "key.pem", "oauthbearer.config", "jaas"))
+
+
+class _Text(logging.Formatter):
+    """`2026-11-30 10:00:00.123 INFO jobyard.agent.turn: text key=value`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        facts = "".join(f" {name}={value}" for name, value in _facts(record).items())
+        line = f"{at} {record.levelname} {record.name}: {record.getMessage()}{facts}"
+        trace = _trace(self, record)
+        return masked(line if trace is None else f"{line}\n{trace}")
+
+
+class _Json(logging.Formatter):
+    """An object a line: at, level, logger, message, what was given as `extra`, and error (a traceback)."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": masked(record.getMessage()),
+        }
+        for name, value in _facts(record).items():
+            line[name] = HIDDEN if is_secret(name) else masked(value) if isinstance(value, str) else value
+        trace = _trace(self, record)
+        if trace is not None:
+            line["error"] = masked(trace)
+        return json.dumps(line, default=_shown, ensure_ascii=False)
+
+
+def _shown(value: object) -> str:
+    return masked(str(value))
+
+
+def _facts(record: logging.LogRecord) -> dict[str, object]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:
+    return formatter.formatException(record.exc_info) if record.exc_info else None
+
+
+def configure(style: Literal["text", "json"], level: int = logging.INFO, stream: TextIO | None = None) -> None:
+    """Send all logging to `stream` (None: stderr). What was set up before is replaced."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(_Json() if style == "json" else _Text())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.captureWarnings(True)

@@ -13,7 +13,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 from psycopg.types.string import TextLoader
 
-from jobyard.contracts.errors import ConfigurationError, InvalidJob, JobyardError, NotFound, Refused, ServiceUnavailable
+from jobyard.client.refusals import translated
+from jobyard.contracts.errors import ConfigurationError, JobyardError, Refused, ServiceUnavailable
 
 OLDEST_SERVER, NEWEST_SERVER = 15, 18
 Connection = psycopg.Connection[TupleRow]
@@ -112,34 +113,16 @@ def errors() -> Generator[None]:
 
 # Classes and codes that say "not now": the connection, the server's state, its resources, a time-out, a conflict of transactions.
 _PASSING = ("08", "53", "57", "58", "40", "55P03", "25P03", "25P04", "25006", "XX000")
-_NOT_INSTALLED = {"3F000": "schema", "42P01": "table", "42883": "function", "42703": "column"}
 
 
 def meaning(error: psycopg.Error) -> JobyardError | None:
     """What an error of the database means for who asked; None: a bug."""
     code = error.sqlstate or ""
     text = (error.diag.message_primary or str(error)).strip()
-    hint = error.diag.message_hint or ""
-    if code.startswith("JY"):
-        return _refusal(code, text, hint)
-    if code.startswith(_PASSING) or (not code and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)):
-        return ServiceUnavailable(f"the Master DB did not answer: {text}")
-    if code == "42501":
-        return ConfigurationError(
-            f"the role may not do that: {text}. Grant it jobyard_client, jobyard_operator, jobyard_auditor or jobyard_coordinator"
-        )
+    if code.startswith(_PASSING):
+        return ServiceUnavailable(f"Postgres: {text}")
     if code.startswith(("28", "3D")):
         return ConfigurationError(f"the Master DB refuses the connection: {text}")
-    if code in _NOT_INSTALLED:
-        return ConfigurationError(f'the database lacks a {_NOT_INSTALLED[code]} of Jobyard: {text}. Run "jobyard db upgrade"')
-    return None
-
-
-def _refusal(code: str, text: str, hint: str) -> JobyardError:
-    match code:
-        case "JY007":
-            return NotFound(text)
-        case "JY008" | "JY009" | "JY090":
-            return Refused(f"{text}. {hint}" if hint else text, code=code)
-        case _:
-            return InvalidJob(text, code=code, hint=hint)
+    if code == "JY090":
+        return Refused(text, code=code)
+    return translated(error)

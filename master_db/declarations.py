@@ -1,6 +1,6 @@
 """What the code declares, written to the Master DB by "jobyard app sync": kinds with their defaults. Leaders are told to read them anew."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,33 +8,13 @@ import msgspec
 from psycopg.types.json import Jsonb
 
 from jobyard.contracts import priority
+from jobyard.contracts.declaration import Declaration
 from jobyard.contracts.errors import ConfigurationError, NotFound
 from jobyard.contracts.job import NewJob, problem_of
-from jobyard.contracts.priority import PriorityName
-from jobyard.contracts.retry import Retrying
 from jobyard.contracts.rules import RULES
 from jobyard.master_db import operations
 from jobyard.master_db.connection import Connection, errors
 from jobyard.master_db.queries import Query, Statement
-
-
-@dataclass(frozen=True, kw_only=True)
-class Declaration:
-    """A kind and its defaults.
-
-    `lane` None: the lane "default"; `size_arg`: the argument whose value is the size (else `size` holds); `retry`: as in a job's JSON.
-    """
-
-    kind: str
-    version: int = 1
-    lane: str | None = None
-    priority: PriorityName = "medium"
-    size_arg: str | None = None
-    size: float = 1.0
-    timeout_s: float | None = None
-    max_attempts: int = 5
-    retry: Mapping[str, object] | None = None
-    tags: Mapping[str, str] | None = None
 
 
 class LaneId(NamedTuple):
@@ -114,20 +94,20 @@ def _checked(declarations: Iterable[Declaration]) -> list[Declaration]:
     for declared in declarations:
         if declared.kind in wanted:
             raise ConfigurationError(f"kind {declared.kind!r} is declared twice")
-        try:
-            retrying = None if declared.retry is None else msgspec.convert(dict(declared.retry), Retrying)
-        except msgspec.ValidationError as error:
-            raise ConfigurationError(f"kind {declared.kind!r}: retry {dict(declared.retry or {})!r} is wrong: {error}") from error
+        if not 0 <= declared.priority < len(priority.NAMES):
+            raise ConfigurationError(
+                f"kind {declared.kind!r}: priority {declared.priority} must lie between 0 and {len(priority.NAMES) - 1}"
+            )
         problem = problem_of(
             NewJob(
                 kind=declared.kind,
                 version=declared.version,
-                priority=declared.priority,
+                priority=priority.NAMES[declared.priority],
                 size=declared.size,
                 timeout_s=declared.timeout_s,
                 max_attempts=declared.max_attempts,
-                retry=retrying,
-                tags=None if declared.tags is None else dict(declared.tags),
+                retry=declared.retry,
+                tags=declared.tags,
             ),
             RULES,
         )
@@ -147,11 +127,11 @@ def _row(declared: Declaration, lanes: dict[str, int]) -> KindRow:
         declared=True,
         version=declared.version,
         lane_id=None if declared.lane is None else lanes[declared.lane],
-        priority=priority.NUMBERS[declared.priority],
+        priority=declared.priority,
         size_arg=declared.size_arg,
         size=declared.size,
         timeout_s=declared.timeout_s,
         max_attempts=declared.max_attempts,
-        retry=None if declared.retry is None else dict(declared.retry),
-        tags=None if declared.tags is None else dict(declared.tags),
+        retry=None if declared.retry is None else msgspec.structs.asdict(declared.retry),
+        tags=declared.tags,
     )

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import msgspec
 from psycopg.types.json import Jsonb
 
-from jobyard.contracts.errors import InvalidJob, JobyardError, NotFound, Refused, WaitTimeout
+from jobyard.client.refusals import by_code
+from jobyard.contracts.errors import InvalidJob, JobyardError, NotFound, WaitTimeout
 from jobyard.contracts.priority import PriorityName
 from jobyard.contracts.topics import problem_of_name
 from jobyard.master_db import audit
@@ -160,5 +161,4 @@ def wait_for_answer(
 def _refusal(found: Answer) -> JobyardError | None:
     if found.code is None:
         return None
-    words = found.answer or f"refused with {found.code}"
-    return NotFound(words) if found.code == "JY007" else Refused(words, code=found.code)
+    return by_code(found.code, found.answer or f"refused with {found.code}")

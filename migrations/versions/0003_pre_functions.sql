@@ -82,6 +82,12 @@ returns text language sql immutable parallel safe as $$
     when id is not null and (id < id_floor(now - id_max_age) or id > id_floor(now + interval '1 hour')) then 'JY005:id'
   end $$;
 
+-- The size that stands in the arguments at a dotted path; null: there is no number above 0, at most 1e12.
+create function size_in(args jsonb, path text) returns float8 language sql immutable parallel safe as $$
+  select case when jsonb_typeof(case when strpos(path, '.') = 0 then args else args #> trim_array(string_to_array(path, '.'), 1) end) = 'object'
+      and jsonb_typeof(args #> string_to_array(path, '.')) = 'number'
+    then case when (args #> string_to_array(path, '.'))::numeric between 1e-300 and 1e12 then (args #> string_to_array(path, '.'))::float8 end end $$;
+
 -- Raises the error of a problem. place: what stands in front of the message ("job 3: ").
 create function refuse(problem text, value text, place text default '') returns void language plpgsql set search_path = jobyard, pg_catalog, pg_temp as $$
 declare field text := substr(problem, 7); text text; hint text; begin
@@ -105,6 +111,9 @@ declare field text := substr(problem, 7); text text; hint text; begin
     when 'JY005:id' then text := format('holds a time that must be at most %s days back and 1 hour ahead', setting('id_max_age_days')); hint := 'Make a new id. Is a clock wrong?';
     when 'JY006:lane' then text := 'is no lane'; hint := 'Add it with "jobyard lane add".';
     when 'JY008:submitter' then text := format('may not be submitted for by role %s', session_user); hint := 'An operator may grant it: insert into jobyard.submitters.';
+    when 'JY002:size_arg' then   -- the value is the kind
+      perform fail('JY002', format('%sargument %s must be a number above 0, at most 1e+12: it is the size of a %s job', place, (select shown(k.size_arg) from kinds k where k.kind = value), value),
+        'Or give a size with the job.');
     else
       if problem like 'JY003:%' then
         perform fail('JY003', format('%sunknown field %s', place, shown(field)), 'See "A job as JSON" in the documentation.');
@@ -148,13 +157,15 @@ declare k kinds; l smallint; now_ timestamptz := clock_timestamp(); due timestam
   end if;
   if lane is null then select x.lane_id into l from lanes x where x.lane_id = coalesce(k.lane_id, 1); else select x.lane_id into l from lanes x where x.lane = submit.lane; end if;
   if not found then perform refuse('JY006:lane', lane); end if;
+  if size is null then size := case when k.size_arg is null then k.size else size_in(args, k.size_arg) end; end if;
+  if size is null then perform refuse('JY002:size_arg', kind); end if;
   if submitter is not null and not may_act_for(submitter) then perform refuse('JY008:submitter', submitter); end if;
   if id is null then id := jobyard.uuidv7(now_); end if;
   prio := coalesce(priority_number(priority), k.priority);
   due := greatest(run_at, now_);
   insert into jobs (id, created_at, run_at, size, timeout_s, parent_id, kind_id, lane_id, priority, max_attempts, version, via, submitter, traceparent, tags, retry, args)
-    values (submit.id, now_, due, coalesce(submit.size, k.size), coalesce(submit.timeout_s, k.timeout_s), parent, k.kind_id, l, prio, coalesce(submit.max_attempts, k.max_attempts),
-      coalesce(submit.version, k.version), 's', coalesce(submit.submitter, session_user), submit.traceparent, coalesce(submit.tags, k.tags), coalesce(submit.retry, k.retry), submit.args::json)
+    values (submit.id, now_, due, submit.size, coalesce(submit.timeout_s, k.timeout_s), parent, k.kind_id, l, prio, coalesce(submit.max_attempts, k.max_attempts),
+      coalesce(submit.version, k.version), 's', coalesce(submit.submitter, session_user), submit.traceparent, coalesce(nullif(submit.tags, '{}'), k.tags), coalesce(submit.retry, k.retry), submit.args::json)
     on conflict do nothing;
   if not found then return id; end if;   -- the same id again is the same job: the first content counts
   insert into pending (id, run_at, kind_id, lane_id, priority) values (submit.id, due, k.kind_id, l, prio);
@@ -184,8 +195,8 @@ declare bad record; now_ timestamptz := clock_timestamp(); ids uuid[]; lanes_ sm
     where n.kind ~ '^[!-~]{1,200}$' and not exists (select from kinds k where k.kind = n.kind) on conflict do nothing;
   with src as materialized (
     select r.n, coalesce(r.id, jobyard.uuidv7(now_)) as id, k.kind_id, l.lane_id, coalesce(priority_number(r.priority), k.priority) as priority,
-      coalesce(r.size, k.size) as size, greatest(r.run_at, now_) as due, coalesce(r.max_attempts, k.max_attempts)::smallint as max_attempts, coalesce(r.timeout_s, k.timeout_s) as timeout_s,
-      coalesce(r.version, k.version)::smallint as version, coalesce(r.submitter, session_user) as submitter, coalesce(nullif(r.tags, 'null'), k.tags) as tags,
+      coalesce(r.size, case when k.size_arg is null then k.size else size_in(r.args, k.size_arg) end) as size, greatest(r.run_at, now_) as due, coalesce(r.max_attempts, k.max_attempts)::smallint as max_attempts, coalesce(r.timeout_s, k.timeout_s) as timeout_s,
+      coalesce(r.version, k.version)::smallint as version, coalesce(r.submitter, session_user) as submitter, coalesce(case when r.tags not in ('null', '{}') then r.tags end, k.tags) as tags,
       coalesce(nullif(r.retry, 'null'), k.retry) as retry, coalesce(r.args, '{}') as args, r.traceparent, r.parent,
       job_problem(r.kind, coalesce(r.args, '{}'), r.id, r.priority, r.size, r.run_at, r.timeout_s, r.max_attempts, nullif(r.retry, 'null'), r.version, r.submitter, nullif(r.tags, 'null'), r.parent, r.traceparent,
         now_, id_max_age, max_args_bytes) as problem
@@ -194,8 +205,8 @@ declare bad record; now_ timestamptz := clock_timestamp(); ids uuid[]; lanes_ sm
         r(id, kind, args, lane, priority, size, run_at, timeout_s, max_attempts, retry, version, submitter, tags, parent, traceparent, n)
       left join kinds k on k.kind = r.kind left join lanes l on case when r.lane is null then l.lane_id = coalesce(k.lane_id, 1) else l.lane = r.lane end),
   mine as materialized (select s.submitter, may_act_for(s.submitter) as yes from (select distinct src.submitter from src) s),
-  wrong as (select n, coalesce(problem, case when lane_id is null then 'JY006:lane' else 'JY008:submitter' end) as problem
-    from src where src.problem is not null or lane_id is null or submitter in (select m.submitter from mine m where not m.yes) order by n limit 1),
+  wrong as (select n, coalesce(problem, case when lane_id is null then 'JY006:lane' when size is null then 'JY002:size_arg' else 'JY008:submitter' end) as problem
+    from src where src.problem is not null or lane_id is null or size is null or submitter in (select m.submitter from mine m where not m.yes) order by n limit 1),
   ok as (select not exists (select from wrong) as yes),
   new as (insert into jobs (id, created_at, run_at, size, timeout_s, parent_id, kind_id, lane_id, priority, max_attempts, version, via, submitter, traceparent, tags, retry, args)
     select id, now_, due, size, timeout_s, parent, kind_id, lane_id, priority, max_attempts, version, 's', submitter, traceparent, tags, retry, args::json
@@ -204,7 +215,7 @@ declare bad record; now_ timestamptz := clock_timestamp(); ids uuid[]; lanes_ sm
   select (select array_agg(src.id order by src.n) from src), (select array_agg(distinct lane_id) from put where run_at <= now_ + interval '1 s'),
     (select problem from wrong), (select n from wrong) into ids, lanes_, wrong_, at;
   if wrong_ is not null then
-    value_ := (jobs -> (at - 1)::int) ->> case substr(wrong_, 7) when 'depth' then 'args' else substr(wrong_, 7) end;
+    value_ := (jobs -> (at - 1)::int) ->> case substr(wrong_, 7) when 'depth' then 'args' when 'size_arg' then 'kind' else substr(wrong_, 7) end;
     perform refuse(wrong_, value_, format('job %s: ', at));
   end if;
   perform wake(u) from unnest(lanes_) u;
@@ -267,5 +278,5 @@ declare l smallint; c bigint; begin
 end $$;
 
 -- down
-drop function operate, command_answer, reschedule, retry, cancel, command, submit_many, submit, may_act_for, wake, refuse, job_problem, field_problem, is_too_deep, is_tags, is_retry,
+drop function operate, command_answer, reschedule, retry, cancel, command, submit_many, submit, may_act_for, wake, refuse, size_in, job_problem, field_problem, is_too_deep, is_tags, is_retry,
   is_moment, is_job_id, priority_number, shown, fail;

@@ -1,4 +1,4 @@
-"""Where the threads of a leadership meet: reader, listener and maintenance put, the tick takes. The only lock; bounded, so that a slow tick slows the reader."""
+"""Where the threads of a leadership meet: reader, listener and maintenance put, the tick takes. The only lock; bounded, so a slow tick slows the reader."""
 
 import threading
 from collections import deque

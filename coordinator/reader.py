@@ -160,6 +160,3 @@ def _weight(message: Reports) -> int:
 def _urgent(message: Reports) -> bool:
     """Heartbeats of an agent that is well can wait for the next tick; everything else wakes it."""
     return not all(isinstance(report, Heartbeat) and not report.suspended and report.held is None for report in message.reports)
-
-
-MakeSource = Callable[[], Source]

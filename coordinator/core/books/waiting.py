@@ -1,0 +1,262 @@
+"""Jobs that wait in memory, in strands: strict order inside, and per priority a heap of the strands' heads (S2, S4). And who needs a row of `pending`."""
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import TypeAlias
+
+from jobyard.contracts.job import Job
+from jobyard.contracts.moments import Instant
+from jobyard.coordinator.core.books.backlog import Backlog, Backlogs
+from jobyard.coordinator.core.books.durations import Duration, Durations, size_class
+from jobyard.coordinator.core.events import Event, Left, Moved, Waits
+from jobyard.coordinator.core.places import Waiting
+
+_Entry: TypeAlias = tuple[Instant, str, int, Waiting]
+PRIORITIES = range(5)
+_ENVELOPE = 512
+"""What a job weighs in a message beside its arguments and tags, at most about, in bytes."""
+
+
+class Strand:
+    """Waiting jobs of one priority, kind, version and size class. The top of the heap is always one that still waits."""
+
+    __slots__ = ("backlog", "duration", "heap", "kind", "priority", "size_class", "version")
+
+    def __init__(self, priority: int, kind: str, version: int, size_class: int, backlog: Backlog, duration: Duration) -> None:
+        self.priority = priority
+        self.kind = kind
+        self.version = version
+        self.size_class = size_class
+        self.backlog = backlog
+        self.duration = duration
+        self.heap: list[_Entry] = []
+
+
+def weight(job: Job) -> int:
+    """About how many bytes a job takes in a message, never fewer."""
+    bytes_ = len(job.args) + _ENVELOPE
+    if job.tags is not None:
+        bytes_ += sum(len(key) + 4 * len(value) + 8 for key, value in job.tags.items())
+    return bytes_
+
+
+class WaitingJobs:
+    """The waiting jobs that memory holds. `changed`: somebody came since the last pass."""
+
+    def __init__(self, backlogs: Backlogs, durations: Durations) -> None:
+        self._backlogs = backlogs
+        self._durations = durations
+        self._strands: dict[tuple[int, str, int, int], Strand] = {}
+        self._heads: list[list[tuple[Instant, str, Strand]]] = [[] for _ in PRIORITIES]
+        self._by_id: dict[str, Waiting] = {}
+        self._came = 0
+        # of this tick
+        self._new: list[Waiting] = []
+        self._aside: dict[str, Waiting] = {}
+        self._left: list[Waiting] = []
+        self._moved: list[Waiting] = []
+        self._touched: set[str] = set()
+        self.changed = True
+
+    # -- facts
+
+    def came(self, waiting: Waiting, now: Instant) -> None:
+        """A job without a row of `pending`: new, or back from a bundle. It stands in memory, or only its row will be written."""
+        job = waiting.job
+        self._new.append(waiting)
+        self._by_id[job.id] = waiting
+        backlog = self._backlogs.of(job.priority, job.kind)
+        key = (job.run_at, job.id)
+        if key <= backlog.cursor:
+            self._hold(waiting, backlog)
+        elif job.run_at <= now and (backlog.next_at is None or backlog.next_at > job.run_at) and self._backlogs.has_room(backlog):
+            self._hold(waiting, backlog)
+            backlog.moved(key)
+        else:
+            self._aside[job.id] = waiting
+            self._backlogs.notice(backlog, job.run_at)
+
+    def came_new(self, jobs: Iterable[Job], now: Instant) -> None:
+        """Jobs whose insert was seen to be new."""
+        came = self.came
+        for job in jobs:
+            came(Waiting(job, 0, 0, 0, job.max_attempts), now)
+
+    def read(self, rows: Iterable[Waiting]) -> None:
+        """Due rows of the store. Those that memory has, or that left in this tick, are known already."""
+        by_id, touched = self._by_id, self._touched
+        backlog: Backlog | None = None
+        for waiting in rows:
+            job = waiting.job
+            held = by_id.get(job.id)
+            if held is not None:
+                if held.stored:
+                    held.ctid = waiting.ctid
+                continue
+            if touched and job.id in touched:
+                continue
+            if backlog is None or backlog.kind != job.kind or backlog.priority != job.priority:
+                backlog = self._backlogs.of(job.priority, job.kind)
+            by_id[job.id] = waiting
+            self._hold(waiting, backlog)
+
+    def left(self, waiting: Waiting) -> None:
+        """A waiting job is none any more (cancelled, or a late success). It may stand in memory, or only in a row."""
+        self._touched.add(waiting.job.id)
+        if self._by_id.get(waiting.job.id) is waiting:
+            self._drop(waiting)
+        if waiting.stored:
+            self._left.append(waiting)
+
+    def moved(self, waiting: Waiting, run_at: Instant, priority: int, now: Instant) -> None:
+        """A waiting job is due at another time or with another priority. Its row is replaced; it is read again from there when its time has come."""
+        job = waiting.job
+        self._touched.add(job.id)
+        if self._by_id.get(job.id) is waiting:
+            self._drop(waiting)
+        job.run_at, job.priority = run_at, priority
+        if not waiting.stored:
+            self.came(
+                Waiting(job, waiting.attempt, waiting.used, waiting.interruptions, waiting.bound, waiting.why),
+                now,
+            )
+            return
+        waiting.ctid = None
+        self._moved.append(waiting)
+        self._backlogs.notice(self._backlogs.of(priority, job.kind), run_at)
+
+    # -- asked
+
+    def find(self, job_id: str) -> Waiting | None:
+        """The job if memory has it; None: it may have a row all the same."""
+        return self._by_id.get(job_id)
+
+    def touched(self, job_id: str) -> bool:
+        """Whether its row was taken away or replaced in this tick, so that what the tables said of it is over."""
+        return job_id in self._touched
+
+    @property
+    def count(self) -> int:
+        """How many memory holds."""
+        return len(self._by_id)
+
+    # -- the pass
+
+    def first(self, priority: int) -> Strand | None:
+        """The strand whose head is first in order; None: nobody of this priority waits."""
+        heads = self._heads[priority]
+        while heads:
+            run_at, job_id, strand = heads[0]
+            if strand.heap:
+                top = strand.heap[0]
+                if top[1] == job_id and top[0] == run_at:
+                    return strand
+            heappop(heads)
+        return None
+
+    def sits_out(self, strand: Strand) -> None:
+        """The first strand's head could not be placed: the next in order is tried (S4)."""
+        heappop(self._heads[strand.priority])
+
+    def returns(self, strands: Iterable[Strand]) -> None:
+        """The pass is over for those that sat it out."""
+        for strand in strands:
+            self._show(strand)
+
+    def take(self, strand: Strand, jobs: int, room: float, most_bytes: int) -> list[Waiting]:
+        """Jobs from the head, at most `jobs` with `room` for their sizes; the first is taken whatever it weighs. The strand must be the first one."""
+        heap, by_id, left = strand.heap, self._by_id, self._left
+        taken: list[Waiting] = []
+        bytes_ = 0
+        heappop(self._heads[strand.priority])
+        while heap:
+            waiting = heap[0][3]
+            job = waiting.job
+            if by_id.get(job.id) is not waiting:
+                heappop(heap)
+                continue
+            if len(taken) >= jobs:
+                break
+            room -= job.size
+            bytes_ += weight(job)
+            if taken and (room < 0 or bytes_ > most_bytes):
+                break
+            heappop(heap)
+            del by_id[job.id]
+            taken.append(waiting)
+            if waiting.stored:
+                left.append(waiting)
+        strand.backlog.held -= len(taken)
+        self._show(strand)
+        return taken
+
+    # -- the end of a tick
+
+    def settle(self, events: list[Event]) -> None:
+        """Who needs a row, whose row goes, whose is replaced."""
+        if self._moved:
+            events.extend(Moved(waiting) for waiting in self._moved)
+            self._moved = []
+        if self._left:
+            events.append(Left(self._left))
+            self._left = []
+        if self._new:
+            by_id = self._by_id
+            waits = [waiting for waiting in self._new if by_id.get(waiting.job.id) is waiting]
+            for waiting in waits:
+                waiting.stored = True
+            if waits:
+                events.append(Waits(waits))
+            self._new = []
+        for job_id in self._aside:
+            del self._by_id[job_id]
+        self._aside.clear()
+        self._touched.clear()
+        self._backlogs.settle()
+
+    def picture(self) -> list[tuple[int, str, Instant]]:
+        """Per priority and kind the earliest run_at of all that waits, in memory or not: what a take-over knows as well."""
+        earliest: dict[tuple[int, str], Instant] = {
+            (backlog.priority, backlog.kind): backlog.next_at for backlog in self._backlogs if backlog.next_at is not None
+        }
+        for waiting in self._by_id.values():
+            key = (waiting.job.priority, waiting.job.kind)
+            earliest[key] = min(earliest.get(key, waiting.job.run_at), waiting.job.run_at)
+        return sorted((priority, kind, at) for (priority, kind), at in earliest.items())
+
+    # -- inside
+
+    def _hold(self, waiting: Waiting, backlog: Backlog) -> None:
+        job = waiting.job
+        key = (job.priority, job.kind, job.version, size_class(job.size))
+        strand = self._strands.get(key)
+        if strand is None:
+            strand = self._strands[key] = Strand(*key, backlog, self._durations.of(job.kind, key[3]))
+        heap = strand.heap
+        self._came += 1
+        entry = (job.run_at, job.id, self._came, waiting)
+        heappush(heap, entry)
+        backlog.held += 1
+        if heap[0] is entry:
+            heappush(self._heads[job.priority], (job.run_at, job.id, strand))
+        self.changed = True
+
+    def _drop(self, waiting: Waiting) -> None:
+        """Out of memory. In its heap it lies on until it surfaces, but never at the top."""
+        job = waiting.job
+        del self._by_id[job.id]
+        if self._aside.pop(job.id, None) is not None:
+            return
+        strand = self._strands[job.priority, job.kind, job.version, size_class(job.size)]
+        strand.backlog.held -= 1
+        heap = strand.heap
+        if heap[0][3] is waiting:
+            heappop(heap)
+            while heap and self._by_id.get(heap[0][1]) is not heap[0][3]:
+                heappop(heap)
+            self._show(strand)
+
+    def _show(self, strand: Strand) -> None:
+        if strand.heap:
+            top = strand.heap[0]
+            heappush(self._heads[strand.priority], (top[0], top[1], strand))

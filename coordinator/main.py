@@ -1,0 +1,121 @@
+"""The coordinator's composition root: builds adapters from plain values, and leads lanes until a signal comes."""
+
+import logging
+import threading
+import uuid
+from dataclasses import dataclass, field
+
+from jobyard.contracts.rules import RULES, Rules
+from jobyard.contracts.topics import lane_topics
+from jobyard.coordinator.election import Election
+from jobyard.coordinator.housekeeper import Housekeeper
+from jobyard.coordinator.leader import Leader, World
+from jobyard.coordinator.seams import Bus, Clock, LaneStore, Notices, Source, Term
+from jobyard.kafka.admin import Admin, ensure_topics
+from jobyard.kafka.consumer import open_consumer
+from jobyard.kafka.producer import open_producer
+from jobyard.master_db import check, retention, rows
+from jobyard.master_db.connection import connect
+from jobyard.master_db.lane_store import PostgresLaneStore
+from jobyard.master_db.lanes import PostgresLanes
+from jobyard.master_db.notices import PostgresNotices
+from jobyard.process.clock import DatabaseClock, monotonic
+from jobyard.process.signals import Signals
+
+_log = logging.getLogger(__name__)
+
+_DELIVERY_S = 5.0
+"""A message of the leader that is not acknowledged for this long counts as failed: it is looked up and sent again (L5)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinatorPlan:
+    """What one coordinator process is to do. `lanes`: the only ones that it may lead; empty: all. Days None: the settings in the Master DB."""
+
+    database_url: str
+    bootstrap_servers: str
+    kafka_options: dict[str, str] = field(default_factory=dict[str, str])
+    namespace: str = "jobyard"
+    lanes: tuple[str, ...] = ()
+    rules: Rules = RULES
+    retention_days: int | None = None
+    partition_days: int | None = None
+
+
+class Coordinator:
+    """One coordinator without signals and process: `run` leads until `stop` is set. Any number may run, in one process, too."""
+
+    def __init__(self, plan: CoordinatorPlan) -> None:
+        self._plan = plan
+        self._me = str(uuid.uuid4())  # never a name: two processes of one name must not take each other for themselves (T1)
+        self._admin = Admin(plan.bootstrap_servers, plan.kafka_options)
+
+    def run(self, stop: threading.Event) -> None:
+        """Lead lanes until `stop` is set. ConfigurationError if the database's schema is not this program's; ServiceUnavailable if it can't be reached."""
+        check.require(self._plan.database_url)
+        housekeeper = Housekeeper(self._keep)
+        housekeeper.start()
+        lanes = PostgresLanes(self._plan.database_url)
+        try:
+            Election(lanes, self._plan.lanes, self._leader, self._plan.rules).run(stop)
+        finally:
+            housekeeper.stop()
+            lanes.close()
+            self._admin.close()
+
+    def _leader(self, lane: str) -> Leader:
+        plan = self._plan
+        ensure_topics(plan.bootstrap_servers, plan.kafka_options, plan.namespace, lane)
+
+        def store() -> LaneStore:
+            return PostgresLaneStore(plan.database_url, lane, self._me, plan.rules)
+
+        def source() -> Source:
+            return open_consumer(plan.bootstrap_servers, plan.kafka_options, namespace=plan.namespace)
+
+        def bus() -> Bus:
+            return open_producer(plan.bootstrap_servers, plan.kafka_options, timeout_s=_DELIVERY_S)
+
+        def notices() -> Notices:
+            return PostgresNotices(plan.database_url, lane)
+
+        def clock(term: Term) -> Clock:
+            # One reading a leadership: so `now` never jumps while it lasts.
+            read = DatabaseClock()
+            read.heard(term.now, term.trusted_until - plan.rules.trust_s, monotonic())
+            return read
+
+        world = World(store=store, source=source, bus=bus, notices=notices, clock=clock, admin=self._admin, prepare=rows.prepare)
+        return Leader(lane, world, plan.rules, lane_topics(plan.namespace, lane))
+
+    def _keep(self) -> bool:
+        with connect(self._plan.database_url, application_name="jobyard housekeeper", autocommit=True) as connection:
+            kept = retention.keep(connection, retention_days=self._plan.retention_days, partition_days=self._plan.partition_days)
+        if kept.made or kept.dropped:
+            _log.info("made %d partitions, dropped %s, moved %d unfinished jobs", kept.made, kept.dropped or "none", kept.moved_jobs)
+        return bool(kept.waiting)
+
+
+def run(plan: CoordinatorPlan) -> int:
+    """Lead lanes until SIGTERM or SIGINT; a second one ends at once. The exit status. Main thread only."""
+    stop = threading.Event()
+    died: list[BaseException] = []
+    with Signals() as signals:
+
+        def lead() -> None:
+            try:
+                Coordinator(plan).run(stop)
+            except BaseException as error:
+                died.append(error)
+            finally:
+                signals.wake()
+
+        thread = threading.Thread(target=lead, name="election", daemon=True)
+        thread.start()
+        while thread.is_alive() and not signals.now:
+            signals.wait(1.0)
+            if signals.orderly:
+                stop.set()
+    if died:
+        raise died[0]
+    return 0

@@ -11,6 +11,7 @@ JobyardError
 ├── JobFailed                      the awaited job ended otherwise than well
 │   ├── JobCancelled
 │   └── JobExpired
+├── WrongPlace (RuntimeError)      a call that would block an event loop, or make a job wait for a job
 └── ConfigurationError (ValueError)  settings, topics or database are not as they must be
 """
 
@@ -56,6 +57,10 @@ class NotFound(JobyardError, LookupError):
 
 class WaitTimeout(JobyardError, TimeoutError):
     """The job had not ended when the time was up; it goes on."""
+
+
+class WrongPlace(JobyardError, RuntimeError):
+    """This call would block the running event loop, or make a job wait for another; the message names what to call instead."""
 
 
 class ConfigurationError(JobyardError, ValueError):

@@ -5,6 +5,8 @@ import threading
 import uuid
 from dataclasses import dataclass, field
 
+from jobyard import migrations
+from jobyard.contracts.errors import ConfigurationError
 from jobyard.contracts.rules import RULES, Rules
 from jobyard.contracts.topics import lane_topics
 from jobyard.coordinator.election import Election
@@ -52,7 +54,7 @@ class Coordinator:
 
     def run(self, stop: threading.Event) -> None:
         """Lead lanes until `stop` is set. ConfigurationError if the database's schema is not this program's; ServiceUnavailable if it can't be reached."""
-        check.require(self._plan.database_url)
+        self._check_schema()
         housekeeper = Housekeeper(self._keep)
         housekeeper.start()
         lanes = PostgresLanes(self._plan.database_url)
@@ -62,6 +64,13 @@ class Coordinator:
             housekeeper.stop()
             lanes.close()
             self._admin.close()
+
+    def _check_schema(self) -> None:
+        with connect(self._plan.database_url, application_name="jobyard coordinator") as connection:
+            found, needed = check.current(connection), migrations.head()
+        # A newer schema is fine: it is expanded before the code that needs it comes (two versions run side by side in a deploy).
+        if found is None or found < needed:
+            raise ConfigurationError(f'the schema is at revision {found or "none"}, this program needs {needed}; run "jobyard db upgrade"')
 
     def _leader(self, lane: str) -> Leader:
         plan = self._plan

@@ -1,7 +1,18 @@
 """App: what a program defines its handlers on, and submits their jobs with."""
 
 import importlib
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import MappingProxyType, TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeAlias, TypeVar, Unpack, cast, overload
@@ -88,7 +99,11 @@ class App:
         given = cast("HandlerOptions", options)
         if function is not None:
             return self._define(function, given)
-        return lambda later: self._define(later, given)  # pyright: ignore[reportUnknownLambdaType, reportUnknownVariableType] - typed by JobDecorator
+
+        def define(later: Callable[..., Any]) -> Handler[..., Any]:
+            return self._define(later, given)
+
+        return define
 
     def _define(self, function: Callable[..., Any], options: HandlerOptions) -> Handler[..., Any]:
         spec = spec_of(function, options)
@@ -140,7 +155,7 @@ class App:
             handler.spec.shape.complete()
 
     @asynccontextmanager
-    async def resources(self) -> AsyncIterator[None]:
+    async def resources(self) -> AsyncGenerator[None]:
         """Opens all resources in the order of their definition, and closes them in reverse."""
         async with AsyncExitStack() as stack:
             for resource in self._resources:
@@ -201,7 +216,7 @@ class App:
 def _item(index: int, request: object) -> BulkItem:
     if not isinstance(request, JobRequest):
         return BulkItem(index, None, problem=f"{request!r} is no JobRequest; make one with handler.request(…)")
-    known = cast("JobRequest[Any]", request)
+    known: JobRequest[Any] = request  # pyright: ignore[reportUnknownVariableType] - the type of its result doesn't matter
     if known.has_connection:
         return BulkItem(index, None, problem="its options name a connection; give it to submit_many() instead")
     problem = problem_now(known.job)

@@ -24,7 +24,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The annotations of a function, evaluated. NameError if one names what does not exist (yet)."""
     target: Any = function
     while isinstance(target, functools.partial):
-        target = cast("Callable[..., Any]", target.func)
+        target = target.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - any callable
     if not inspect.isroutine(target) and not inspect.isclass(target):
         target = type(target).__call__
     return {

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
@@ -123,7 +123,7 @@ _current: Final[ContextVar[JobContext | None]] = ContextVar("jobyard_current_job
 
 
 @contextmanager
-def bound(context: JobContext) -> Iterator[None]:
+def bound(context: JobContext) -> Generator[None]:
     """Make `context` the current job inside the block, in this thread or task and those that copy its context."""
     token = _current.set(context)
     try:

@@ -152,7 +152,7 @@ def spec_of(function: Callable[..., Any], options: HandlerOptions) -> HandlerSpe
     """The spec of a function. TypeError for what can't be a handler, ValueError (InvalidJob among them) for a wrong option."""
     given: Any = function
     if isinstance(function, staticmethod):
-        given = cast("Callable[..., Any]", function.__func__)
+        given = function.__func__  # pyright: ignore[reportUnknownMemberType] - any callable
     if not callable(given) or inspect.isclass(given):
         raise TypeError(f"{given!r} is no function")
     kind = options["kind"] if "kind" in options else _own_name(given)

@@ -115,7 +115,7 @@ class MsgspecValue:
 class PydanticValue:
     """A type that is, or holds, something that pydantic knows and msgspec doesn't: models, Path, URLs, …"""
 
-    def __init__(self, annotation: object) -> None:
+    def __init__(self, annotation: Any) -> None:
         from pydantic import PydanticUserError, TypeAdapter
         from pydantic_core import PydanticOmit
 

@@ -31,6 +31,9 @@ class JobRequest(Generic[R_co]):
 
     job: NewJob
     via: Via | None
+    _client: Client
+    _shape: Shape
+    _connection: object
 
     def __init__(self, job: NewJob, client: Client, shape: Shape, via: Via | None, connection: object) -> None:
         for name, value in (("job", job), ("via", via), ("_client", client), ("_shape", shape), ("_connection", connection)):
@@ -43,7 +46,7 @@ class JobRequest(Generic[R_co]):
         return f"JobRequest(id={self.job.id!r}, kind={self.job.kind!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, JobRequest) and self.job == cast("JobRequest[Any]", other).job
+        return isinstance(other, JobRequest) and self.job == other.job
 
     def __hash__(self) -> int:
         return hash(self.job.id)
@@ -170,8 +173,8 @@ def _size(value: object) -> float:
 def _attempts(options: JobOptions, policy: RetryPolicy | None) -> int | None:
     if "max_attempts" not in options:
         return None if policy is None else policy.max_attempts
-    given: object = options["max_attempts"]
-    if isinstance(given, bool) or not isinstance(given, int):
+    given = options["max_attempts"]
+    if isinstance(given, bool) or not isinstance(given, int):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
         raise InvalidJob(f"max_attempts {shown(repr(given))} must be a whole number", field="max_attempts")
     return given
 

@@ -1,7 +1,7 @@
 """Resources: what handlers share in one process, opened once before the first job and closed in reverse order."""
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, Generic, TypeVar, cast
 
@@ -36,10 +36,10 @@ class Resource(Generic[T]):
     async def open_in(self, stack: AsyncExitStack) -> None:
         """Open it, to be closed by `stack`."""
         if inspect.isasyncgenfunction(self._function):
-            opener = asynccontextmanager(cast("Callable[[], AsyncIterator[T]]", self._function))
+            opener = asynccontextmanager(cast("Callable[[], AsyncGenerator[T]]", self._function))
             value: T = await stack.enter_async_context(opener())
         else:
-            value = stack.enter_context(contextmanager(cast("Callable[[], Iterator[T]]", self._function))())
+            value = stack.enter_context(contextmanager(cast("Callable[[], Generator[T]]", self._function))())
         self._values.append(value)
         stack.callback(self._values.remove, value)
 

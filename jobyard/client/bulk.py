@@ -2,9 +2,10 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Literal, TypeAlias, TypeVar
 
 from jobyard.client import kafka, sql
@@ -105,7 +106,7 @@ def submit_many(client: Client, items: Iterable[BulkItem], connection: object, o
     for items_ in _batches(items):
         batch = _Batch(client, items_, tally, on_connection=False)
         if batch.sql:
-            client.run(lambda c, batch=batch: _by_sql(c, batch, tally, inside=False))
+            client.run(partial(_by_sql, batch=batch, tally=tally, inside=False))
         if batch.kafka:
             stream = stream or client.intake.bulk()
             _by_kafka(stream, batch)
@@ -134,9 +135,10 @@ async def submit_many_async(
     async for items_ in _batches_async(items):
         batch = _Batch(client, items_, tally, on_connection=False)
         if batch.sql:
-            await client.run_async(lambda c, batch=batch: _by_sql_async(c, batch, tally, inside=False))
+            await client.run_async(partial(_by_sql_async, batch=batch, tally=tally, inside=False))
         if batch.kafka:
-            stream = stream or await asyncio.to_thread(client.intake.bulk)
+            if stream is None:
+                stream = await asyncio.to_thread(client.intake.bulk)
             await asyncio.to_thread(_by_kafka, stream, batch)
             tally.sent(len(batch.kafka), 0)
     if stream is not None:
@@ -145,7 +147,7 @@ async def submit_many_async(
 
 
 @contextmanager
-def _numbered(batch: _Batch) -> Iterator[None]:
+def _numbered(batch: _Batch) -> Generator[None]:
     """The database counts from 1 within a batch; callers count from 0 in all they gave."""
     try:
         yield

@@ -60,7 +60,8 @@ class JobStatus:
     @property
     def result(self) -> Json:
         """The result as plain JSON; None if there is none (yet)."""
-        return _json(self.raw_result)
+        found: Json = _json(self.raw_result)
+        return found
 
     @property
     def is_final(self) -> bool:

@@ -32,7 +32,7 @@ _TYPES: Final[dict[str, str]] = {
 }
 # The functions say by this setting, local to the transaction, which of the ids they were given were jobs already.
 _ONE: Final = "select id::text, current_setting('jobyard.duplicates', true) from jobyard.submit({}) as id"
-_MANY: Final = b"select id::text, current_setting('jobyard.duplicates', true) from jobyard.submit_many(%s::text::jsonb) as id"
+_MANY: Final = b"select n, current_setting('jobyard.duplicates', true) from (select count(*) as n from jobyard.submit_many(%s::text::jsonb)) sent"
 _COMMANDS: Final[dict[str, bytes]] = {
     "cancel": b"select jobyard.cancel(%s::uuid, %s::text)",
     "retry": b"select jobyard.retry(%s::uuid, %s::text)",
@@ -66,8 +66,8 @@ def _one(job: NewJob) -> tuple[bytes, list[object]]:
 
 
 def _duplicates(rows: Sequence[tuple[Any, ...]]) -> set[str]:
-    """The ids that were jobs already. The setting is the same in every row."""
-    named: str = (rows[0][1] or "") if rows else ""
+    """The ids that were jobs already."""
+    named: str = rows[0][1]
     return set(named.split(",")) if named else set()
 
 

@@ -167,7 +167,11 @@ declare k kinds; l smallint; now_ timestamptz := clock_timestamp(); due timestam
     values (submit.id, now_, due, submit.size, coalesce(submit.timeout_s, k.timeout_s), parent, k.kind_id, l, prio, coalesce(submit.max_attempts, k.max_attempts),
       coalesce(submit.version, k.version), 's', coalesce(submit.submitter, session_user), submit.traceparent, coalesce(nullif(submit.tags, '{}'), k.tags), coalesce(submit.retry, k.retry), submit.args::json)
     on conflict do nothing;
-  if not found then return id; end if;   -- the same id again is the same job: the first content counts
+  if not found then   -- the same id again is the same job: the first content counts
+    perform set_config('jobyard.duplicates', id::text, true);   -- for the caller, in the same statement: which ids were jobs already
+    return id;
+  end if;
+  perform set_config('jobyard.duplicates', '', true);
   insert into pending (id, run_at, kind_id, lane_id, priority) values (submit.id, due, k.kind_id, l, prio);
   if due <= now_ + interval '1 s' then perform wake(l); end if;
   return id;
@@ -175,7 +179,7 @@ end $$;
 
 -- Many jobs, all or none, ids in order: one pass of checks, one INSERT … SELECT each.
 create function submit_many(jobs jsonb) returns setof uuid language plpgsql security definer set search_path = jobyard, pg_catalog, pg_temp set jit = off as $$
-declare bad record; now_ timestamptz := clock_timestamp(); ids uuid[]; lanes_ smallint[]; wrong_ text; at bigint; value_ text;
+declare bad record; now_ timestamptz := clock_timestamp(); ids uuid[]; known_ text; lanes_ smallint[]; wrong_ text; at bigint; value_ text;
   id_max_age interval := make_interval(days => setting('id_max_age_days')::int); max_args_bytes int := setting('max_args_bytes')::int; begin
   if jsonb_typeof(jobs) is distinct from 'array' then
     perform fail('JY002', format('jobs %s must be a JSON array', shown(jobs::text)), 'Each element is a job as for "submit".');
@@ -212,12 +216,13 @@ declare bad record; now_ timestamptz := clock_timestamp(); ids uuid[]; lanes_ sm
     select id, now_, due, size, timeout_s, parent, kind_id, lane_id, priority, max_attempts, version, 's', submitter, traceparent, tags, retry, args::json
     from src where (select yes from ok) on conflict do nothing returning id, run_at, kind_id, lane_id, priority),
   put as (insert into pending (id, run_at, kind_id, lane_id, priority) select id, run_at, kind_id, lane_id, priority from new returning run_at, lane_id)
-  select (select array_agg(src.id order by src.n) from src), (select array_agg(distinct lane_id) from put where run_at <= now_ + interval '1 s'),
-    (select problem from wrong), (select n from wrong) into ids, lanes_, wrong_, at;
+  select (select array_agg(src.id order by src.n) from src), (select string_agg(src.id::text, ',') from src where not exists (select from new where new.id = src.id)),
+    (select array_agg(distinct lane_id) from put where run_at <= now_ + interval '1 s'), (select problem from wrong), (select n from wrong) into ids, known_, lanes_, wrong_, at;
   if wrong_ is not null then
     value_ := (jobs -> (at - 1)::int) ->> case substr(wrong_, 7) when 'depth' then 'args' when 'size_arg' then 'kind' else substr(wrong_, 7) end;
     perform refuse(wrong_, value_, format('job %s: ', at));
   end if;
+  perform set_config('jobyard.duplicates', coalesce(known_, ''), true);   -- as in submit
   perform wake(u) from unnest(lanes_) u;
   return query select unnest(ids);
 end $$;

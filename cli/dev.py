@@ -17,6 +17,7 @@ from jobyard.embedded.folder import DEFAULT
 from jobyard.embedded.foreground import Foreground, Program
 from jobyard.embedded.services import Part, Services, Status
 from jobyard.kafka.admin import ensure_topics
+from jobyard.settings import CliSettings, cli_settings
 
 DATABASE_URL, BOOTSTRAP_SERVERS = "JOBYARD_DATABASE_URL", "JOBYARD_KAFKA_BOOTSTRAP_SERVERS"
 AGENT_PATIENCE_S = 40.0  # the grace for running jobs (25 s), and time to report
@@ -45,8 +46,9 @@ def up(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
     """
     with _errors():
         services = Services(folder, owned=False, tell=_tell)
+        settings = cli_settings()
         services.start()
-        _prepare(services.database_url, services.kafka_bootstrap_servers)
+        _prepare(services.database_url, services.kafka_bootstrap_servers, settings, {})
         _show(services.status(), as_json)
 
 
@@ -95,7 +97,9 @@ def env(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
 
 @app.command()
 def run(
-    target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The application whose jobs the agents run.")],
+    target: Annotated[
+        str | None, typer.Argument(metavar="MODULE:APP", help="The application whose jobs the agents run; JOBYARD_APP if left out.")
+    ] = None,
     agents: Annotated[int, typer.Option(min=1, help="How many agents.")] = 1,
     folder: Folder = DEFAULT,
 ) -> None:
@@ -106,14 +110,18 @@ def run(
     Example: jobyard dev run shop.jobs:app --agents 2
     """
     with _errors():
-        _demand_target(target)
-        given = {name: value for name in (DATABASE_URL, BOOTSTRAP_SERVERS) if (value := os.environ.get(name))}
-        parts: list[Part] = [*_unless(DATABASE_URL in given, "postgres"), *_unless(BOOTSTRAP_SERVERS in given, "kafka")]
+        settings = cli_settings()
+        target = _demand_target(target or settings.app)
+        parts: list[Part] = []
+        if settings.database_url is None:
+            parts.append("postgres")
+        if settings.kafka_bootstrap_servers is None:
+            parts.append("kafka")
         services = Services(folder, parts=parts, tell=_tell)
         with services if parts else nullcontext():
-            database = given.get(DATABASE_URL) or services.database_url
-            servers = given.get(BOOTSTRAP_SERVERS) or services.kafka_bootstrap_servers
-            _prepare(database, servers)
+            database = services.database_url if settings.database_url is None else settings.database()
+            servers = settings.kafka_bootstrap_servers or services.kafka_bootstrap_servers
+            _prepare(database, servers, settings, {} if "kafka" in parts else settings.kafka_options)
             _tell(f"Postgres and Kafka answer ({servers})")
             programs = _programs(target, agents, database, servers, os.environ)
             Foreground(programs, Path.cwd(), _tell, lambda: _ended(services, parts)).run()
@@ -128,10 +136,6 @@ def _programs(target: str, agents: int, database: str, servers: str, environment
     return [coordinator, *(Program(name, 1, [*python, "agent", "run", target, "--name", name], common, AGENT_PATIENCE_S) for name in names)]
 
 
-def _unless(given: bool, part: Part) -> list[Part]:
-    return [] if given else [part]
-
-
 def _ended(services: Services, parts: list[Part]) -> str | None:
     """Which of the services that must run does not."""
     for part in parts:
@@ -141,15 +145,16 @@ def _ended(services: Services, parts: list[Part]) -> str | None:
     return None
 
 
-def _prepare(database: str, servers: str) -> None:
+def _prepare(database: str, servers: str, settings: CliSettings, options: Mapping[str, str]) -> None:
     migrations.upgrade(database)
-    ensure_topics(servers, {}, os.environ.get("JOBYARD_NAMESPACE") or "jobyard", os.environ.get("JOBYARD_LANE") or "default")
+    ensure_topics(servers, options, settings.namespace, settings.lane)
 
 
-def _demand_target(target: str) -> None:
-    module, colon, name = target.partition(":")
-    if not (module and colon and name):
-        raise ConfigurationError(f"{target!r} names no application: write MODULE:APP, shop.jobs:app for example")
+def _demand_target(target: str | None) -> str:
+    module, _, name = (target or "").partition(":")
+    if target is None or not (module and name):
+        raise ConfigurationError(f"{target or ''!r} names no application: write MODULE:APP, shop.jobs:app for example")
+    return target
 
 
 def _show(found: Status, as_json: bool) -> None:

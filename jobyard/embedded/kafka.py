@@ -59,7 +59,7 @@ class Kafka:
     def __init__(self, folder: Path, jars: Jars, *, owned: bool) -> None:
         self._folder = folder
         self._data = folder / "kafka"
-        self._jars = jars
+        self.jars = jars
         self.ports: Ports | None = None  # given by Services before anything else is asked
         self.server = Server("kafka", folder, owned=owned, stop_signal=signal.SIGTERM, patience_s=STOP_S)
 
@@ -75,7 +75,7 @@ class Kafka:
         """
         ports = self._demand_ports()
         java = wheels.java()
-        env = {**os.environ, "CLASSPATH": os.pathsep.join(str(jar) for jar in self._jars.ready())}
+        env = {**os.environ, "CLASSPATH": os.pathsep.join(str(jar) for jar in self.jars.ready())}
         if not (self._data / "meta.properties").exists():
             self._make(java, env)
         ports.demand_free("kafka")

@@ -38,7 +38,7 @@ class Jar:
         """Whether that file is there and is this jar, byte for byte."""
         try:
             return path.stat().st_size == self.size and digest(path) == self.sha256
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
 
 

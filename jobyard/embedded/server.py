@@ -15,6 +15,8 @@ from jobyard.embedded.identity import Identity
 
 LOOK_S = 0.03  # between two questions to a server that starts or ends
 TAIL_LINES = 15
+# programs left running: kept, since Popen warns when it is forgotten before its program has ended
+LEFT_RUNNING: "list[subprocess.Popen[bytes]]" = []
 LOG_BYTES = 10_000_000  # a longer log is put aside at the next start
 
 
@@ -81,6 +83,7 @@ class Server:
                     )
             except (OSError, subprocess.SubprocessError) as error:
                 raise ServiceUnavailable(f"{argv[0]} cannot be started: {error}") from error
+            LEFT_RUNNING.append(self._detached)
             pid = self._detached.pid
         server = Identity.of(pid)
         if server is not None:

@@ -19,6 +19,14 @@ PARTS: tuple[Part, ...] = ("postgres", "kafka")
 
 
 @dataclass(frozen=True)
+class Addresses:
+    """Where a Postgres and a Kafka answer, embedded or not. The database's address holds its password."""
+
+    database_url: str
+    kafka_bootstrap_servers: str
+
+
+@dataclass(frozen=True)
 class Status:
     """`postgres_pid`, `kafka_pid`: None if that server does not run. The addresses: None if its port has not been chosen yet."""
 
@@ -71,6 +79,11 @@ class Services:
     def kafka_bootstrap_servers(self) -> str:
         """Kafka's address. Raises ServiceUnavailable before the first start."""
         return self.kafka.bootstrap_servers
+
+    @property
+    def addresses(self) -> Addresses:
+        """Both. Raises ServiceUnavailable before the first start."""
+        return Addresses(self.database_url, self.kafka_bootstrap_servers)
 
     def start(self) -> Self:
         """Starts what does not run, both at once, and returns when both answer. If one fails, the other is ended, too, and the error is raised:

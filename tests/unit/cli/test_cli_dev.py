@@ -1,0 +1,62 @@
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from jobyard.cli import dev
+from jobyard.contracts.errors import ConfigurationError
+
+RUNNER = CliRunner()
+SECRETLESS = {"JOBYARD_DATABASE_URL": "postgresql://elsewhere/x", "HOME": "/h"}
+
+
+def test_dev_run_tells_the_database_to_the_coordinator_alone() -> None:
+    programs = dev._programs("m:app", 2, "postgresql://u:p@h/d", "h:1", SECRETLESS)  # pyright: ignore[reportPrivateUsage]  the plan, without running it
+    assert [(program.name, program.rank) for program in programs] == [("coordinator", 0), ("agent-1", 1), ("agent-2", 1)]
+    assert programs[0].env["JOBYARD_DATABASE_URL"] == "postgresql://u:p@h/d"
+    for agent in programs[1:]:
+        assert "JOBYARD_DATABASE_URL" not in agent.env
+        assert agent.env["JOBYARD_KAFKA_BOOTSTRAP_SERVERS"] == "h:1"
+        assert agent.env["HOME"] == "/h"
+        assert agent.argv[-4:] == ["run", "m:app", "--name", agent.name]
+
+
+@pytest.mark.parametrize("target", ["m", "m:", ":app"])
+def test_dev_run_without_an_application_is_wrong_usage(target: str) -> None:
+    result = RUNNER.invoke(dev.app, ["run", target])
+    assert result.exit_code == 2
+    assert "write MODULE:APP" in result.stderr
+
+
+def test_status_of_a_folder_without_services(tmp_path: Path) -> None:
+    result = RUNNER.invoke(dev.app, ["status", "--json", "--folder", str(tmp_path / "none")])
+    assert result.exit_code == 4
+    assert json.loads(result.stdout)["running"] is False
+    assert not (tmp_path / "none").exists(), "asking changes nothing"
+
+
+def test_env_of_a_folder_without_services_says_what_to_do(tmp_path: Path) -> None:
+    result = RUNNER.invoke(dev.app, ["env", "--folder", str(tmp_path)])
+    assert result.exit_code == 4
+    assert "start them with `jobyard dev up`" in result.stderr
+    assert result.stdout == ""
+
+
+def test_down_of_nothing_is_done(tmp_path: Path) -> None:
+    assert RUNNER.invoke(dev.app, ["down", "--folder", str(tmp_path / "none")]).exit_code == 0
+
+
+def test_a_missing_extra_ends_up_with_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def free(port: int) -> bool:
+        return True
+
+    def missing() -> Path:
+        raise ConfigurationError("the embedded services are not installed: pip install 'jobyard[dev]'")
+
+    monkeypatch.setattr("jobyard.embedded.wheels.postgres", missing)
+    monkeypatch.setattr("jobyard.embedded.wheels.java", missing)
+    monkeypatch.setattr("jobyard.embedded.ports.free", free)
+    result = RUNNER.invoke(dev.app, ["up", "--folder", str(tmp_path)])
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == ["error: the embedded services are not installed: pip install 'jobyard[dev]'"]

@@ -8,7 +8,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, create_engine, exc, text
+from sqlalchemy import Connection, create_engine, exc, text
 from sqlalchemy.pool import NullPool
 
 from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
@@ -34,7 +34,7 @@ def downgrade(url: str, revision: str) -> None:
 
 def current(url: str) -> str | None:
     """The revision of the schema; None if Jobyard was never installed there."""
-    with _engine(url) as engine, engine.connect() as connection:
+    with _connected(url) as connection:
         if connection.execute(text("select to_regclass('jobyard.alembic_version')")).scalar_one() is None:
             return None
         return MigrationContext.configure(connection, opts={"version_table_schema": "jobyard"}).get_current_revision()
@@ -54,20 +54,27 @@ def _config() -> Config:
 
 
 @contextmanager
-def _engine(url: str) -> Generator[Engine]:
+def _connected(url: str) -> Generator[Connection]:
     # The URL goes to libpq as it is, so that all that libpq knows works: several hosts, sockets, service files.
     engine = create_engine("postgresql+psycopg://?application_name=jobyard-migrations", connect_args={"conninfo": url}, poolclass=NullPool)
     try:
-        yield engine
+        connection = engine.connect()
+    except exc.ProgrammingError as error:
+        raise ConfigurationError(f"the Master DB's URL cannot be read: {error.orig}") from error
     except exc.OperationalError as error:
         raise ServiceUnavailable(f"the Master DB cannot be reached: {error.orig}") from error
+    try:
+        with connection:
+            yield connection
+    except exc.OperationalError as error:
+        raise ServiceUnavailable(f"the Master DB did not answer: {error.orig}") from error
     finally:
         engine.dispose()
 
 
 @contextmanager
 def _configured(url: str, accept: bool = False) -> Generator[Config]:
-    with _engine(url) as engine, engine.connect() as connection:
+    with _connected(url) as connection:
         if accept:
             version, encoding = connection.execute(
                 text("select current_setting('server_version_num')::int / 10000, getdatabaseencoding()")

@@ -132,6 +132,11 @@ def bound(context: JobContext) -> Generator[None]:
         _current.reset(token)
 
 
+def bind(context: JobContext) -> None:
+    """The same for the rest of this task, or of a copied context: an agent gives each attempt its own."""
+    _current.set(context)
+
+
 def running_job() -> JobContext | None:
     """The job that an agent runs here, or None outside of one."""
     return _current.get()

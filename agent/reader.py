@@ -1,0 +1,198 @@
+"""Buckets and control from Kafka into the inbox: one consumer, partitions assigned, never a group (A1, A10)."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from jobyard.agent.inbox import Inbox
+from jobyard.contracts import codec
+from jobyard.contracts.bundle import BundleMessage
+from jobyard.contracts.control import Bucket, ControlMessage
+from jobyard.contracts.errors import JobyardError
+from jobyard.kafka.consumer import BEGINNING, Message, OutOfRange, Read
+
+_log: Final = logging.getLogger(__name__)
+
+_WAIT_S: Final = 0.1
+"""A new assignment waits for the running poll at most so long."""
+_MOST: Final = 500
+_AGAIN_S: Final = 1.0
+
+
+class Reading(Protocol):
+    """The consumer, as far as it is needed here."""
+
+    def add(self, partitions: Sequence[tuple[str, int, int]]) -> None: ...
+    def remove(self, partitions: Sequence[tuple[str, int]]) -> None: ...
+    def consume(self, most: int, timeout_s: float = 0.0) -> list[Read]: ...
+    def close(self) -> None: ...
+
+
+class Asking(Protocol):
+    """The admin client, as far as it is needed here."""
+
+    def begin_offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, int]: ...
+    def end_offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, int]: ...
+    def topic_ids(self, names: Sequence[str]) -> dict[str, str | None]: ...
+
+
+class _Place(msgspec.Struct, eq=False):
+    """Where reading stands in a partition. `confirmed`: the next offset when the topic's id was last seen to be `topic_id`.
+
+    `skip`: offsets already read in the new topic before it was known to be new; read again, a bundle forgotten meanwhile would start twice.
+    """
+
+    topic_id: str | None
+    next: int
+    confirmed: int
+    skip: range = range(0)
+
+
+class Reader:
+    """Its own thread; `assign` and `stop` may be called from others."""
+
+    def __init__(
+        self, open_consumer: Callable[[], Reading], admin: Asking, control: str, buckets: str, inbox: Inbox, ids_every_s: float
+    ) -> None:
+        self._open = open_consumer
+        self._admin = admin
+        self._control = control
+        self._buckets = buckets
+        self._inbox = inbox
+        self._every_s = ids_every_s
+        self._places: dict[tuple[str, int], _Place] = {}
+        self._wanted: list[Bucket] | None = None
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+
+    def find_control(self) -> None:
+        """Ask where control ends now: before the first hello, so that no answer to it is missed (A10). ServiceUnavailable."""
+        topic_id = self._admin.topic_ids([self._control])[self._control]
+        offset = self._admin.end_offsets(self._control, [0])[0]
+        self._places[self._control, 0] = _Place(topic_id, offset, offset)
+
+    def assign(self, buckets: list[Bucket]) -> None:
+        """Read these buckets from soon on, and no others. One that is being read already goes on (A1)."""
+        with self._lock:
+            self._wanted = buckets
+
+    def stop(self) -> None:
+        """Let `run` return."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Read until `stop`. A consumer that fails is replaced by another that goes on at the same places."""
+        while not self._stopping.is_set():
+            consumer: Reading | None = None
+            try:
+                consumer = self._open()
+                consumer.add([(topic, partition, place.next) for (topic, partition), place in self._places.items()])
+                self._read(consumer)
+            except JobyardError as error:
+                _log.warning("reading failed: %s; goes on with a new consumer", error)
+                self._stopping.wait(_AGAIN_S)
+            finally:
+                if consumer is not None:
+                    consumer.close()
+
+    def _read(self, consumer: Reading) -> None:
+        look_at = time.monotonic() + self._every_s
+        while not self._stopping.is_set():
+            self._reassign(consumer)
+            control: list[ControlMessage] = []
+            bundles: list[BundleMessage] = []
+            for read in consumer.consume(_MOST, _WAIT_S):
+                if isinstance(read, OutOfRange):
+                    self._find(consumer, read.topic, read.partition)
+                else:
+                    self._decode(read, control, bundles)
+            if control or bundles:
+                self._inbox.read(control, bundles)
+            if time.monotonic() >= look_at:
+                self._look(consumer)
+                look_at = time.monotonic() + self._every_s
+
+    def _decode(self, message: Message, control: list[ControlMessage], bundles: list[BundleMessage]) -> None:
+        place = self._places.get((message.topic, message.partition))
+        if place is None:
+            return  # of a bucket that was just taken away
+        place.next = message.offset + 1
+        if message.offset in place.skip:
+            return
+        try:
+            if message.topic == self._control:
+                control.append(codec.decode_control(message.value))
+            else:
+                bundles.append(codec.decode_bundle(message.value))
+        except codec.Undecodable as error:
+            where = f"{message.topic}[{message.partition}]@{message.offset}"
+            _log.error("a message from the leader was dropped: %s: %s", where, error.reason, extra={"where": where})
+
+    def _reassign(self, consumer: Reading) -> None:
+        with self._lock:
+            wanted, self._wanted = self._wanted, None
+        if wanted is None:
+            return
+        of_buckets = {bucket.partition: bucket for bucket in wanted}
+        gone = [key for key in self._places if key[0] == self._buckets and key[1] not in of_buckets]
+        for key in gone:
+            del self._places[key]
+        consumer.remove(gone)
+        added: list[tuple[str, int, int]] = []
+        for bucket in wanted:
+            key = (self._buckets, bucket.partition)
+            place = self._places.get(key)
+            if place is None:
+                self._places[key] = _Place(bucket.topic_id, bucket.start_offset, bucket.start_offset)
+                added.append((*key, bucket.start_offset))
+            elif place.topic_id != bucket.topic_id:
+                self._made_anew(consumer, key, place, bucket.topic_id)
+        consumer.add(added)
+
+    def _made_anew(self, consumer: Reading, key: tuple[str, int], place: _Place, topic_id: str | None) -> None:
+        """The topic has another id than the one read so far: from the beginning (A1)."""
+        _log.warning("topic %s was made anew: reading it from the beginning", key[0])
+        place.skip = range(place.confirmed, place.next)
+        place.topic_id, place.next, place.confirmed = topic_id, 0, 0
+        consumer.remove([key])
+        consumer.add([(*key, BEGINNING)])
+
+    def _look(self, consumer: Reading) -> None:
+        """Ask for the topics' ids: the client library goes on at the old offset in a topic made anew, without a word."""
+        try:
+            ids = self._admin.topic_ids([self._control, self._buckets])
+        except JobyardError as error:
+            _log.debug("topic ids: %s", error)
+            return
+        for key, place in self._places.items():
+            found = ids[key[0]]
+            if found is None:
+                continue
+            if found != place.topic_id:
+                self._made_anew(consumer, key, place, found)
+            else:
+                place.confirmed = place.next
+
+    def _find(self, consumer: Reading, topic: str, partition: int) -> None:
+        """The next offset is not there. Deleted by retention: on from the first that there is. Beyond the end: see below."""
+        key = (topic, partition)
+        place = self._places.get(key)
+        if place is None:
+            return
+        found = self._admin.topic_ids([topic])[topic]
+        if found != place.topic_id:
+            self._made_anew(consumer, key, place, found)
+            return
+        begin = self._admin.begin_offsets(topic, [partition])[partition]
+        end = self._admin.end_offsets(topic, [partition])[partition]
+        # Beyond the end of the same topic the broker has lost its tail. What lies before was read: read again, a bundle forgotten meanwhile would
+        # start twice. What was lost or is skipped here the leader sends again (L12, L17).
+        goes_on = begin if place.next < begin else end
+        _log.warning("%s[%d]: offset %d is not there; going on at %d", topic, partition, place.next, goes_on)
+        place.next = place.confirmed = goes_on
+        consumer.remove([key])
+        consumer.add([(*key, goes_on)])

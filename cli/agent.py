@@ -1,0 +1,89 @@
+"""`jobyard agent`: run jobs; see who runs them."""
+
+from typing import Annotated, Final
+
+import typer
+
+from jobyard.cli import output
+from jobyard.cli.output import AsJson
+from jobyard.cli.services import master_db
+from jobyard.cli.target import Target, load
+from jobyard.contracts.errors import ConfigurationError
+from jobyard.contracts.topics import problem_of_name
+from jobyard.process import logs
+from jobyard.settings import agent_settings
+
+app = typer.Typer(no_args_is_help=True, help="Agents: the processes that run jobs.")
+
+_LIST: Final = (
+    "agent", "host", "lane", "state", "capacity", "size_running", "size_placed", "slots", "running", "placed", "last_heard_at", "started_at",
+)  # fmt: skip
+_SHOW: Final = ("agent", "host", "lane", "state", "capacity", "slots", "incarnation", "started_at", "last_heard_at", "ended_at")
+
+
+@app.command()
+def run(
+    target: Target = None,
+    lane: Annotated[str | None, typer.Option("--lane", help="The lane whose jobs it runs. Default: JOBYARD_LANE.")] = None,
+    capacity: Annotated[float | None, typer.Option("--capacity", help="Size units at once. Default: as many as slots.")] = None,
+    slots: Annotated[int, typer.Option("--slots", help="Jobs at once.")] = 10,
+    name: Annotated[str | None, typer.Option("--name", help="Its name in the audit. Default: HOST-PID.")] = None,
+) -> None:
+    """Run the application's jobs until SIGTERM or Ctrl-C: what runs then may go on for JOBYARD_GRACE_S; a second one ends it at once.
+
+    Example: jobyard agent run shop.jobs:app --lane default --slots 20
+    """
+    from jobyard.agent.main import AgentPlan, default_name
+    from jobyard.agent.main import run as run_agent
+
+    settings = agent_settings()
+    logs.configure(settings.log_format)
+    chosen = lane or settings.lane
+    problem = problem_of_name("lane", chosen)
+    if problem:
+        raise ConfigurationError(problem)
+    plan = AgentPlan(
+        app=load(target, settings.app),
+        bootstrap_servers=settings.kafka(),
+        lane=chosen,
+        namespace=settings.namespace,
+        kafka_options=settings.kafka_options,
+        slots=slots,
+        capacity=capacity,
+        name=name or default_name(),
+        grace_s=settings.grace_s,
+        rules=settings.rules(),
+    )
+    raise typer.Exit(run_agent(plan))
+
+
+@app.command("list")
+def list_agents(
+    lane: Annotated[str | None, typer.Option("--lane", help="Only those of this lane.")] = None, as_json: AsJson = False
+) -> None:
+    """List the agents that are alive, with their load.
+
+    Example: jobyard agent list --lane default
+    """
+    from jobyard.master_db import operations
+
+    with master_db() as connection:
+        found = operations.agents(connection, lane=lane)
+    output.many(found, as_json, _LIST, "no agents; `jobyard agent run MODULE:APP` starts one")
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="The agent's name.")],
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many of its lives.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Show an agent's incarnations, the newest first: each start of its process is one.
+
+    Example: jobyard agent show host-4711
+    """
+    from jobyard.master_db import operations
+
+    with master_db() as connection:
+        found = operations.agent(connection, name, most=limit)
+    output.many(found, as_json, _SHOW, "")

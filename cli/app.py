@@ -1,0 +1,67 @@
+"""`jobyard`: the nouns of the command line, joined; errors become exit codes here. `python -m jobyard.cli.app` is the same."""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Final
+
+import click
+import typer
+
+from jobyard.cli import agent, apps, config, coordinator, db, dev, job, lane, output, topics
+from jobyard.cli.exits import Exit, code_of
+from jobyard.contracts.errors import JobyardError
+
+_HELP: Final = """Background jobs: run through Kafka, answered for in Postgres.
+
+Exit codes: 0 done (also: nothing matched) · 1 refused, in part too, or the awaited job did not succeed · 2 wrong usage or settings ·
+3 not found · 4 a service can't be reached · 5 time ran out · 70 a bug.
+
+Example: jobyard dev up && eval "$(jobyard dev env)" && jobyard job list
+"""
+
+app = typer.Typer(help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+for name, part in (
+    ("job", job.app),
+    ("lane", lane.app),
+    ("agent", agent.app),
+    ("coordinator", coordinator.app),
+    ("app", apps.app),
+    ("db", db.app),
+    ("topics", topics.app),
+    ("config", config.app),
+    ("dev", dev.app),
+):
+    app.add_typer(part, name=name)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command (None: that of this process); returns its exit code."""
+    try:
+        code: object = app(args=None if arguments is None else list(arguments), prog_name="jobyard", standalone_mode=False)
+    except click.UsageError as error:
+        error.show()
+        return Exit.USAGE
+    except click.ClickException as error:
+        error.show()
+        return Exit.REFUSED
+    except (click.Abort, KeyboardInterrupt):
+        output.note("aborted")
+        return Exit.REFUSED
+    except JobyardError as error:
+        output.error(str(error))
+        return code_of(error)
+    except Exception:
+        traceback.print_exc()
+        output.error("this is a bug in Jobyard; please report it with the lines above")
+        return Exit.BUG
+    return code if isinstance(code, int) else Exit.DONE
+
+
+def main() -> None:
+    """The entry point of the program `jobyard`."""
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

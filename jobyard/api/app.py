@@ -1,6 +1,7 @@
 """App: what a program defines its handlers on, and submits their jobs with."""
 
 import importlib
+import inspect
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -132,6 +133,8 @@ class App:
 
     def middleware(self, function: _M, /) -> _M:
         """An `async def m(job, call_next): return await call_next()`, around each attempt. The first one defined is the outermost."""
+        if not inspect.iscoroutinefunction(function) and not inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004 - an object's own
+            raise TypeError(f"middleware {function!r} must be an async def")
         self._middlewares.append(function)
         return function
 

@@ -18,7 +18,7 @@ from jobyard.contracts.errors import InvalidJob
 from jobyard.contracts.ids import new_job_id
 from jobyard.contracts.job import NewJob, Problem, problem_of, problem_of_id, shown
 from jobyard.contracts.retry import RetryPolicy
-from jobyard.contracts.rules import RULES
+from jobyard.contracts.rules import RULES, Rules
 from jobyard.contracts.topics import problem_of_name
 
 R_co = TypeVar("R_co", covariant=True)
@@ -123,7 +123,7 @@ def request_of(
         parent=_parent(parent),
         traceparent=None if parent is None else parent.traceparent,
     )
-    _check(job, now)
+    _check(job, now, client.settings.rules)
     via = options.get("via")
     if via not in (None, "sql", "kafka"):
         raise InvalidJob(f"via {shown(repr(via))} must be 'sql' or 'kafka'", field="via")
@@ -146,8 +146,8 @@ def problem_now(job: NewJob) -> str | None:
     return None if problem is None else f"{problem.message}. {problem.hint}"
 
 
-def _check(job: NewJob, now: datetime) -> None:
-    problem = problem_of(job, RULES) or problem_of_id(job.id or "", now.timestamp(), RULES)
+def _check(job: NewJob, now: datetime, rules: Rules) -> None:
+    problem = problem_of(job, rules) or problem_of_id(job.id or "", now.timestamp(), rules)
     if problem is None and job.lane is not None:
         what = problem_of_name("lane", job.lane)
         problem = None if what is None else Problem("JY006", "lane", what)

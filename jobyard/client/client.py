@@ -17,7 +17,7 @@ from jobyard.client.refusals import by_code
 from jobyard.client.waiting import ON_ITS_WAY_S, pauses
 from jobyard.contracts.errors import ConfigurationError, InvalidJob, WaitTimeout
 from jobyard.contracts.job import NewJob, problem_of
-from jobyard.contracts.rules import RULES
+from jobyard.contracts.rules import RULES, Rules
 from jobyard.contracts.topics import problem_of_name
 
 T = TypeVar("T")
@@ -53,6 +53,7 @@ class Effective:
     lane: str
     submitter: str | None
     submit_via: SubmitVia
+    rules: Rules
 
 
 def _effective(over: Overrides) -> Effective:
@@ -68,6 +69,7 @@ def _effective(over: Overrides) -> Effective:
         lane=over.lane or found.lane,
         submitter=over.submitter or found.submitter,
         submit_via=over.submit_via or found.submit_via,
+        rules=Rules(max_args_bytes=found.max_args_bytes),
     )
     for what, name in (("namespace", effective.namespace), ("lane", effective.lane)):
         problem = problem_of_name(what, name)

@@ -4,15 +4,18 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from jobyard import migrations
-from jobyard.contracts.errors import ConfigurationError, JobyardError, NotFound, Refused, ServiceUnavailable, WaitTimeout
+from jobyard.cli import output
+from jobyard.cli.exits import Exit
+from jobyard.cli.output import AsJson
+from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
 from jobyard.embedded.folder import DEFAULT
 from jobyard.embedded.foreground import Foreground, Program
 from jobyard.embedded.services import Part, Services, Status
@@ -22,20 +25,12 @@ from jobyard.settings import CliSettings, cli_settings
 DATABASE_URL, BOOTSTRAP_SERVERS = "JOBYARD_DATABASE_URL", "JOBYARD_KAFKA_BOOTSTRAP_SERVERS"
 AGENT_PATIENCE_S = 40.0  # the grace for running jobs (25 s), and time to report
 COORDINATOR_PATIENCE_S = 15.0
-EXITS: tuple[tuple[type[JobyardError], int], ...] = (
-    (Refused, 1),
-    (ConfigurationError, 2),
-    (NotFound, 3),
-    (ServiceUnavailable, 4),
-    (WaitTimeout, 5),
-)
 
 app = typer.Typer(
     no_args_is_help=True, help="Real Postgres and real Kafka for development: no Docker, no root, nothing to install but jobyard[dev]."
 )
 
 Folder = Annotated[Path, typer.Option("--folder", help="Where data, logs, ports and password of the services are.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command()
@@ -44,12 +39,11 @@ def up(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
 
     Example: jobyard dev up && eval "$(jobyard dev env)"
     """
-    with _errors():
-        services = Services(folder, owned=False, tell=_tell)
-        settings = cli_settings()
-        services.start()
-        _prepare(services.database_url, services.kafka_bootstrap_servers, settings, {})
-        _show(services.status(), as_json)
+    services = Services(folder, owned=False, tell=output.note)
+    settings = cli_settings()
+    services.start()
+    _prepare(services.database_url, services.kafka_bootstrap_servers, settings, {})
+    _show(services.status(), as_json)
 
 
 @app.command()
@@ -58,10 +52,9 @@ def down(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
 
     Example: jobyard dev down
     """
-    with _errors():
-        services = Services(folder, owned=False)
-        services.stop()
-        _show(services.status(), as_json)
+    services = Services(folder, owned=False)
+    services.stop()
+    _show(services.status(), as_json)
 
 
 @app.command()
@@ -70,11 +63,10 @@ def status(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
 
     Example: jobyard dev status --json
     """
-    with _errors():
-        found = Services(folder, owned=False).status()
+    found = Services(folder, owned=False).status()
     _show(found, as_json)
     if not found.running:
-        raise typer.Exit(4)
+        raise typer.Exit(Exit.UNAVAILABLE)
 
 
 @app.command()
@@ -83,13 +75,12 @@ def env(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
 
     Example: eval "$(jobyard dev env)"
     """
-    with _errors():
-        found = Services(folder, owned=False).status()
-        if not found.running or found.database_url is None or found.kafka_bootstrap_servers is None:
-            raise ServiceUnavailable(f"the services in {found.folder} do not run: start them with `jobyard dev up`")
-        values = {DATABASE_URL: found.database_url, BOOTSTRAP_SERVERS: found.kafka_bootstrap_servers}
+    found = Services(folder, owned=False).status()
+    if not found.running or found.database_url is None or found.kafka_bootstrap_servers is None:
+        raise ServiceUnavailable(f"the services in {found.folder} do not run: start them with `jobyard dev up`")
+    values = {DATABASE_URL: found.database_url, BOOTSTRAP_SERVERS: found.kafka_bootstrap_servers}
     if as_json:
-        typer.echo(json.dumps(values))
+        output.one(values, as_json=True)
     else:
         for name, value in values.items():
             typer.echo(f"export {name}={shlex.quote(value)}")
@@ -109,22 +100,21 @@ def run(
 
     Example: jobyard dev run shop.jobs:app --agents 2
     """
-    with _errors():
-        settings = cli_settings()
-        target = _demand_target(target or settings.app)
-        parts: list[Part] = []
-        if settings.database_url is None:
-            parts.append("postgres")
-        if settings.kafka_bootstrap_servers is None:
-            parts.append("kafka")
-        services = Services(folder, parts=parts, tell=_tell)
-        with services if parts else nullcontext():
-            database = services.database_url if settings.database_url is None else settings.database()
-            servers = settings.kafka_bootstrap_servers or services.kafka_bootstrap_servers
-            _prepare(database, servers, settings, {} if "kafka" in parts else settings.kafka_options)
-            _tell(f"Postgres and Kafka answer ({servers})")
-            programs = _programs(target, agents, database, servers, os.environ)
-            Foreground(programs, Path.cwd(), _tell, lambda: _ended(services, parts)).run()
+    settings = cli_settings()
+    target = _demand_target(target or settings.app)
+    parts: list[Part] = []
+    if settings.database_url is None:
+        parts.append("postgres")
+    if settings.kafka_bootstrap_servers is None:
+        parts.append("kafka")
+    services = Services(folder, parts=parts, tell=output.note)
+    with services if parts else nullcontext():
+        database = services.database_url if settings.database_url is None else settings.database()
+        servers = settings.kafka_bootstrap_servers or services.kafka_bootstrap_servers
+        _prepare(database, servers, settings, {} if "kafka" in parts else settings.kafka_options)
+        output.note(f"Postgres and Kafka answer ({servers})")
+        programs = _programs(target, agents, database, servers, os.environ)
+        Foreground(programs, Path.cwd(), output.note, lambda: _ended(services, parts)).run()
 
 
 def _programs(target: str, agents: int, database: str, servers: str, environment: Mapping[str, str]) -> list[Program]:
@@ -174,17 +164,3 @@ def _hidden(url: str | None) -> str | None:
     scheme, _, rest = url.partition("://")
     user, _, place = rest.partition("@")
     return f"{scheme}://{user.partition(':')[0]}@{place}"
-
-
-def _tell(line: str) -> None:
-    typer.echo(line, err=True)
-
-
-@contextmanager
-def _errors() -> Generator[None]:
-    """Our errors as one sentence and an exit status; anything else is a bug and goes on."""
-    try:
-        yield
-    except JobyardError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(next((code for kind, code in EXITS if isinstance(error, kind)), 1)) from error

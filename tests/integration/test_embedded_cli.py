@@ -2,23 +2,97 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Generator
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from jobyard.embedded.identity import Identity
 from jobyard.kafka.readiness import brokers
 
 ROOT = Path(__file__).parents[2]
-DEV = [sys.executable, "-c", "from jobyard.cli.dev import app; app()"]
+SHOP = """
+from jobyard import App
+
+app = App()
+
+
+@app.job
+def count(up_to: int) -> int:
+    return sum(range(up_to))
+"""
+DEV = [sys.executable, "-m", "jobyard.cli.app", "dev"]
+
+
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("JOBYARD_") or name == "JOBYARD_CACHE_DIR"}
 
 
 def dev(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    env = {name: value for name, value in os.environ.items() if not name.startswith("JOBYARD_") or name == "JOBYARD_CACHE_DIR"}
-    return subprocess.run([*DEV, *words, "--folder", str(folder)], capture_output=True, text=True, cwd=ROOT, env=env)
+    return subprocess.run([*DEV, *words, "--folder", str(folder)], capture_output=True, text=True, cwd=ROOT, env=environment())
+
+
+@pytest.fixture
+def running(services_folder: Path, tmp_path: Path) -> "Generator[tuple[subprocess.Popen[str], list[Identity], Path]]":
+    """`dev run` with two agents, what it has started, and its folder."""
+    (tmp_path / "shop.py").write_text(SHOP)
+    folder = services_folder / "run"
+    command = [*DEV, "run", "shop:app", "--agents", "2", "--folder", str(folder)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment(), start_new_session=True) as process:
+        assert process.stderr is not None
+        said: list[str] = []
+        started: list[int] = []
+        while len(started) < 3:
+            line = process.stderr.readline()
+            assert line, "it ended before all ran:\n" + "".join(said)
+            said.append(line)
+            if found := re.match(r"(coordinator|agent-\d) runs \(process (\d+)\)", line):
+                started.append(int(found[2]))
+        status = json.loads(dev(folder, "status", "--json").stdout)
+        pids = [*started, status["kafka"]["pid"], status["postgres"]["pid"]]
+        yield process, [known for pid in pids if (known := Identity.of(pid)) is not None], folder
+        process.kill()
+
+
+def gone(processes: list[Identity], within_s: float) -> bool:
+    deadline = time.monotonic() + within_s
+    while any(process.alive() for process in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.mark.timeout(240)
+def test_a_signal_to_dev_run_ends_all_in_order(running: "tuple[subprocess.Popen[str], list[Identity], Path]") -> None:
+    process, started, folder = running
+    assert len(started) == 5
+    down = dev(folder, "down")
+    assert down.returncode == 1
+    assert f"belongs to process {process.pid}" in down.stderr
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    ending = [line.split()[1] for line in process.stderr if line.startswith("ending ")]
+    assert process.wait() == 0
+    assert sorted(ending[:2]) == ["agent-1", "agent-2"]
+    assert ending[2:] == ["coordinator"]
+    assert gone(started, 0)
+
+
+@pytest.mark.timeout(240)
+def test_nothing_is_left_running_when_dev_run_is_killed(running: "tuple[subprocess.Popen[str], list[Identity], Path]") -> None:
+    process, started, folder = running
+    assert len(started) == 5
+    process.kill()
+    process.wait()
+    assert gone(started, 60)
+    assert json.loads(dev(folder, "status", "--json").stdout)["running"] is False
 
 
 @pytest.mark.timeout(240)

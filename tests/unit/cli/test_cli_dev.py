@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jobyard.cli import dev
-from jobyard.contracts.errors import ConfigurationError
+from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
 
 RUNNER = CliRunner()
 SECRETLESS = {"JOBYARD_DATABASE_URL": "postgresql://elsewhere/x", "HOME": "/h"}
@@ -25,8 +25,8 @@ def test_dev_run_tells_the_database_to_the_coordinator_alone() -> None:
 @pytest.mark.parametrize("target", ["m", "m:", ":app"])
 def test_dev_run_without_an_application_is_wrong_usage(target: str) -> None:
     result = RUNNER.invoke(dev.app, ["run", target])
-    assert result.exit_code == 2
-    assert "write MODULE:APP" in result.stderr
+    assert isinstance(result.exception, ConfigurationError)
+    assert "write MODULE:APP" in str(result.exception)
 
 
 def test_status_of_a_folder_without_services(tmp_path: Path) -> None:
@@ -38,8 +38,8 @@ def test_status_of_a_folder_without_services(tmp_path: Path) -> None:
 
 def test_env_of_a_folder_without_services_says_what_to_do(tmp_path: Path) -> None:
     result = RUNNER.invoke(dev.app, ["env", "--folder", str(tmp_path)])
-    assert result.exit_code == 4
-    assert "start them with `jobyard dev up`" in result.stderr
+    assert isinstance(result.exception, ServiceUnavailable)
+    assert "start them with `jobyard dev up`" in str(result.exception)
     assert result.stdout == ""
 
 
@@ -58,5 +58,5 @@ def test_a_missing_extra_ends_up_with_one_sentence(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("jobyard.embedded.wheels.java", missing)
     monkeypatch.setattr("jobyard.embedded.ports.free", free)
     result = RUNNER.invoke(dev.app, ["up", "--folder", str(tmp_path)])
-    assert result.exit_code == 2
-    assert result.stderr.splitlines() == ["error: the embedded services are not installed: pip install 'jobyard[dev]'"]
+    assert isinstance(result.exception, ConfigurationError)
+    assert result.exception.args == ("the embedded services are not installed: pip install 'jobyard[dev]'",)

@@ -1,0 +1,1 @@
+"""Benchmarks: real services, real processes, one file a figure."""

@@ -86,7 +86,8 @@ def test_an_upgrade_waits_for_another_one(empty_database_url: str) -> None:
     with psycopg.connect(empty_database_url, autocommit=True) as look:
         for _ in range(200):
             waiting = look.execute(
-                "select count(*) from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())"
+                "select count(*) from pg_locks l join pg_database d on d.oid = l.database "
+                "where locktype = 'advisory' and not granted and datname = current_database()"
             )
             if waiting.fetchone() == (1,):
                 break

@@ -23,6 +23,7 @@ from jobyard.kafka.admin import ensure_topics
 from jobyard.settings import CliSettings, cli_settings
 
 DATABASE_URL, BOOTSTRAP_SERVERS = "JOBYARD_DATABASE_URL", "JOBYARD_KAFKA_BOOTSTRAP_SERVERS"
+KAFKA_OPTIONS = "JOBYARD_KAFKA_OPTIONS"  # of a cluster elsewhere: the embedded one has none
 AGENT_PATIENCE_S = 40.0  # the grace for running jobs (25 s), and time to report
 COORDINATOR_PATIENCE_S = 15.0
 
@@ -113,7 +114,8 @@ def run(
         servers = settings.kafka_bootstrap_servers or services.kafka_bootstrap_servers
         _prepare(database, servers, settings, {} if "kafka" in parts else settings.kafka_options)
         output.note(f"Postgres and Kafka answer ({servers})")
-        programs = _programs(target, agents, database, servers, os.environ)
+        environment = {name: value for name, value in os.environ.items() if "kafka" not in parts or name != KAFKA_OPTIONS}
+        programs = _programs(target, agents, database, servers, environment)
         Foreground(programs, Path.cwd(), output.note, lambda: _ended(services, parts)).run()
 
 

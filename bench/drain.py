@@ -1,4 +1,4 @@
-"""`python -m bench.drain [JOBS] [AGENTS] [SLOTS]`: jobs a second of a backlog of no-op jobs with 100 bytes of arguments, from the start of the agents to the last end."""
+"""`python -m bench.drain [JOBS] [AGENTS] [SLOTS]`: jobs a second of a backlog of no-op jobs with 100 bytes of arguments."""
 
 import json
 import sys

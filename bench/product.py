@@ -62,7 +62,7 @@ class Product:
 @contextmanager
 def product() -> Iterator[Product]:
     """An installation on embedded services of the bench's own, or on those that the environment names."""
-    from jobyard.embedded import Services
+    from jobyard.embedded.services import Services
 
     FOLDER.mkdir(parents=True, exist_ok=True)
     with Services(FOLDER, owned=True) as services:

@@ -59,7 +59,7 @@ def _services() -> Iterator[tuple[str, str]]:
     if url and kafka:
         yield url, kafka
         return
-    from jobyard.embedded import Services
+    from jobyard.embedded.services import Services
 
     _say("starts a real Postgres and a real Kafka (the first time they are fetched)")
     with Services(FOLDER, owned=True) as services:

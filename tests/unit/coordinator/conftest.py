@@ -1,6 +1,0 @@
-"""Makes the fakes beside these tests importable."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))

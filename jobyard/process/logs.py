@@ -9,8 +9,8 @@ from typing import Final, Literal, TextIO
 
 _IN_URL: Final = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*):[^\s/]*@(?=[^\s@]*)", re.IGNORECASE)
 _NAMED: Final = re.compile(
-    r"""((?:password|passwd|passfile|secret|token|sasl\.password|ssl\.key\.password|sasl\.oauthbearer\.client\.secret)["']?\s*[=:]\s*)"""
-    r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&}]+)""",
+    # name=value, "name": value; for passwords name: value, too (of secrets and tokens prose speaks as well)
+    r"""((?:(?:password|passwd|secret|token)(?:\s*=|["']\s*:)|passw(?:or)?d\s*:)\s*)("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&}]+)""",
     re.IGNORECASE,
 )
 HIDDEN: Final = "***"

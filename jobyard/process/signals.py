@@ -22,14 +22,15 @@ class Signals:
         self._asked = 0
         self._before: dict[signal.Signals, Any] = {}
         self._wakeup_before = -1
-        self._inlet, self._outlet = socket.socketpair()
-        self._inlet.setblocking(False)
-        self._outlet.setblocking(False)
+        self._sockets: tuple[socket.socket, socket.socket] | None = None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("signals can be caught in the main thread only")
-        self._wakeup_before = signal.set_wakeup_fd(self._inlet.fileno(), warn_on_full_buffer=False)
+        inlet, outlet = self._sockets = socket.socketpair()
+        inlet.setblocking(False)
+        outlet.setblocking(False)
+        self._wakeup_before = signal.set_wakeup_fd(inlet.fileno(), warn_on_full_buffer=False)
         self._before = {number: signal.signal(number, self._caught) for number in _SIGNALS}
         return self
 
@@ -38,8 +39,8 @@ class Signals:
             # None: a handler that was not set from Python; it can't be put back
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         signal.set_wakeup_fd(self._wakeup_before)
-        self._inlet.close()
-        self._outlet.close()
+        for end in self._sockets or ():
+            end.close()
 
     @property
     def orderly(self) -> bool:
@@ -53,18 +54,22 @@ class Signals:
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait for a signal or a wake, for at most `timeout_s` (None: for ever). False: neither came. One that came before counts."""
-        readable, _, _ = select.select([self._outlet], [], [], timeout_s)
+        if self._sockets is None:
+            raise RuntimeError("signals are waited for only while they are caught")
+        _, outlet = self._sockets
+        readable, _, _ = select.select([outlet], [], [], timeout_s)
         if not readable:
             return False
         with contextlib.suppress(BlockingIOError):
-            while self._outlet.recv(4096):
+            while outlet.recv(4096):
                 pass
         return True
 
     def wake(self) -> None:
-        """End `wait`, from any thread. After the end: nothing happens."""
-        with contextlib.suppress(OSError):  # full: it will wake anyway; closed: nobody waits
-            self._inlet.send(b"\0")
+        """End `wait`, from any thread. Before the beginning and after the end: nothing happens."""
+        if self._sockets is not None:
+            with contextlib.suppress(OSError):  # full: it will wake anyway; closed: nobody waits
+                self._sockets[0].send(b"\0")
 
     def _caught(self, number: int, frame: FrameType | None) -> None:
         self._asked += 1

@@ -98,6 +98,7 @@ class WaitingJobs:
             if backlog is None or backlog.kind != job.kind or backlog.priority != job.priority:
                 backlog = self._backlogs.of(job.priority, job.kind)
             by_id[job.id] = waiting
+            waiting.stored = True
             self._hold(waiting, backlog)
 
     def left(self, waiting: Waiting) -> None:
@@ -163,8 +164,10 @@ class WaitingJobs:
         for strand in strands:
             self._show(strand)
 
-    def take(self, strand: Strand, jobs: int, room: float, most_bytes: int) -> list[Waiting]:
-        """Jobs from the head, at most `jobs` with `room` for their sizes; the first is taken whatever it weighs. The strand must be the first one."""
+    def take(self, strand: Strand, jobs: int, room: float, largest: float, most_bytes: int) -> list[Waiting]:
+        """Jobs from the head: at most `jobs`, with `room` for their sizes, none larger than `largest`; but the first whatever it is.
+
+        The strand must be the first one."""
         heap, by_id, left = strand.heap, self._by_id, self._left
         taken: list[Waiting] = []
         bytes_ = 0
@@ -179,7 +182,7 @@ class WaitingJobs:
                 break
             room -= job.size
             bytes_ += weight(job)
-            if taken and (room < 0 or bytes_ > most_bytes):
+            if taken and (room < 0 or job.size > largest or bytes_ > most_bytes):
                 break
             heappop(heap)
             del by_id[job.id]

@@ -1,0 +1,331 @@
+"""Who is there: hello, heartbeat, inventory, goodbye, silence (L6, L10 to L12, L15, L16, T4, T5, S12)."""
+
+from jobyard.contracts.control import FencedReason
+from jobyard.contracts.moments import Instant
+from jobyard.contracts.reports import Error, Goodbye, Heartbeat, Hello
+from jobyard.contracts.rules import Rules
+from jobyard.contracts.states import Outcome
+from jobyard.coordinator.core.batch import Batch, ReportsRead
+from jobyard.coordinator.core.books.agents import Agent
+from jobyard.coordinator.core.books.bundles import SHIFT, Bundles
+from jobyard.coordinator.core.books.fleet import Fleet
+from jobyard.coordinator.core.closing import Closing
+from jobyard.coordinator.core.events import (
+    AgentChanged,
+    AgentEnded,
+    AgentJoined,
+    AgentsHeard,
+    AgentState,
+    BucketsWanted,
+    CancelSent,
+    Confirmed,
+    Event,
+    FencedOff,
+    Resent,
+    Welcomed,
+)
+from jobyard.coordinator.core.questions import Answers, NewAgent, Questions
+
+_HEARD_EVERY_S = 5.0
+_GROW_EVERY_S = 10.0
+_LOOK_AGAIN_S = 0.25
+
+
+def fenced_reason(state: AgentState) -> FencedReason:
+    """What an incarnation that ended so is told."""
+    if state == "lost" or state == "replaced":
+        return state
+    return "unknown"
+
+
+class Membership:
+    """The step. `outranked_by`: an epoch above ours that a heartbeat named (T1); None: there was none."""
+
+    def __init__(self, rules: Rules, epoch: int, fleet: Fleet, bundles: Bundles, closing: Closing, now: Instant) -> None:
+        self._rules = rules
+        self._epoch = epoch
+        self._fleet = fleet
+        self._bundles = bundles
+        self._closing = closing
+        self.outranked_by: int | None = None
+        self._heard_written_at = now
+        self._heard: dict[int, Instant] = {}
+        self._look_at: Instant = now
+        self._grew_at: Instant | None = None
+        # of this tick
+        self._new: dict[str, tuple[NewAgent, float]] = {}
+        self._told: set[str] = set()
+        self._wanting = False
+
+    def hear(self, batch: Batch, questions: Questions, events: list[Event], now: Instant) -> None:
+        """Reports come before silence (L10)."""
+        self._new, self._told, self._wanting = {}, set(), False
+        if batch.partitions is not None:
+            if batch.partitions != self._fleet.partitions:
+                self._grew_at = None
+            self._fleet.partitions = batch.partitions
+        self._fleet.ready(batch.buckets_ready)
+        for read in batch.reports:
+            self._report(read, events, now)
+        questions.agents.extend(new for new, _ in self._new.values())
+        if now >= self._look_at or batch.reports_read_at is not None:
+            self._silence(batch.reports_read_at, events, now)
+        if self._heard and now - self._heard_written_at >= _HEARD_EVERY_S:
+            events.append(AgentsHeard(dict(sorted(self._heard.items()))))
+            self._heard = {}
+            self._heard_written_at = now
+
+    def decide(self, batch: Batch, answers: Answers, events: list[Event], now: Instant) -> None:
+        """New incarnations have their numbers now; who still has no partitions gets them when they are ready (L22)."""
+        for new, stamp in self._new.values():
+            number = answers.agents.get(new.incarnation)
+            if number is None:
+                events.append(FencedOff(new.name, new.incarnation, "unknown"))
+                continue
+            agent = Agent(number, new.name, new.incarnation, new.host, new.capacity, new.slots, new.kinds, new.lost_after_s, new.heard_at)
+            agent.met = True
+            agent.stamp = stamp
+            self._fleet.joined(agent)
+            self._look_at = min(self._look_at, agent.heard + self._rules.unreachable_after_s)
+        if self._new or self._wanting or batch.buckets_ready:
+            self._allot(events, now)
+
+    def next_at(self, now: Instant) -> Instant | None:
+        """When somebody may have been silent for too long; None: nobody is there. While only the end of the reports can tell, now and then."""
+        if not self._fleet.holders:
+            return None
+        return self._look_at if self._look_at > now else now + _LOOK_AGAIN_S
+
+    def wants_reports_end(self, now: Instant) -> bool:
+        """Whether somebody has been silent for so long that only a look at the end of the reports can tell (L10)."""
+        if now < self._look_at:
+            return False
+        return any(now - agent.heard >= self._patience(agent) for agent in self._fleet) or any(
+            now - agent.heard >= agent.lost_after_s for agent in self._fleet.in_limbo()
+        )
+
+    # -- reports
+
+    def _report(self, read: ReportsRead, events: list[Event], now: Instant) -> None:
+        message = read.message
+        incarnation = message.incarnation
+        agent = self._fleet.current(incarnation)
+        if agent is None:
+            self._stranger(read, events, now)
+            return
+        if read.fetched > agent.heard:
+            agent.heard = read.fetched
+        self._heard[agent.agent_id] = agent.heard
+        if not agent.met or agent.state == "unreachable":
+            self._met(agent, events)
+        repeated = message.seq <= agent.seq
+        agent.seq = max(agent.seq, message.seq)
+        for report in message.reports:
+            if isinstance(report, Heartbeat) and not repeated:
+                self._heartbeat(agent, report, read.fetched, events)
+            elif isinstance(report, Hello):
+                agent.stamp = max(agent.stamp, report.stamp)
+                if agent.buckets:
+                    events.append(Welcomed(incarnation))
+                else:
+                    self._wanting = True
+            elif isinstance(report, Goodbye):
+                self._goodbye(agent, events, now)
+                return
+
+    def _stranger(self, read: ReportsRead, events: list[Event], now: Instant) -> None:
+        """A report of an incarnation that is not current: a new one's hello, or one that must be told that it is over (L11, L16)."""
+        message = read.message
+        over = self._fleet.over(message.incarnation)
+        limbo = self._fleet.limbo(message.incarnation)
+        if limbo is not None:
+            limbo.heard = max(limbo.heard, read.fetched)
+            limbo.seq = max(limbo.seq, message.seq)
+        for report in message.reports:
+            if isinstance(report, Hello) and over is None:
+                self._hello(message.agent, message.incarnation, report, read, events, now)
+                return
+            if isinstance(report, Goodbye):
+                if limbo is not None:
+                    self._nothing_more(limbo, events, now)
+                    self._fleet.left(limbo, limbo.state, now)
+                return
+        if message.incarnation in self._new or message.incarnation in self._told:
+            return
+        self._told.add(message.incarnation)
+        if over is None:
+            events.append(FencedOff(message.agent, message.incarnation, "unknown"))
+        else:
+            events.append(FencedOff(over.name, message.incarnation, fenced_reason(over.state)))
+
+    def _hello(self, name: str, incarnation: str, hello: Hello, read: ReportsRead, events: list[Event], now: Instant) -> None:
+        """A new incarnation ends the current one of its name (L11). In the order in which the hellos were read."""
+        known = self._new.get(incarnation)
+        if known is not None:
+            known[0].heard_at = max(known[0].heard_at, read.fetched)
+            self._new[incarnation] = (known[0], max(known[1], hello.stamp))
+            return
+        old = self._fleet.named(name)
+        if old is not None:
+            self._replaced(old, events, now)
+        for other, (new, _) in list(self._new.items()):
+            if new.name == name:
+                del self._new[other]
+                self._fleet.noted_over(other, name, "replaced", now)
+                events.append(FencedOff(name, other, "replaced"))
+        new = NewAgent(
+            incarnation,
+            name,
+            hello.host,
+            hello.capacity,
+            hello.slots,
+            dict(sorted(hello.kinds.items())),
+            self._rules.lost_after_s,
+            read.fetched,
+        )
+        self._new[incarnation] = (new, hello.stamp)
+
+    def _heartbeat(self, agent: Agent, beat: Heartbeat, fetched: Instant, events: list[Event]) -> None:
+        if beat.epoch > self._epoch:
+            self.outranked_by = max(self.outranked_by or 0, beat.epoch)
+        elif beat.epoch < self._epoch and agent.buckets:
+            events.append(Welcomed(agent.incarnation))  # T5
+        if beat.suspended:
+            events.append(Confirmed(agent.incarnation, beat.stamp))
+        state: AgentState = "draining" if beat.draining else "active"
+        changed = agent.state != state or agent.capacity != beat.capacity or agent.slots != beat.slots
+        if changed:
+            agent.state, agent.capacity, agent.slots = state, beat.capacity, beat.slots
+            events.append(AgentChanged(agent.agent_id, agent.name, state, beat.capacity, beat.slots))
+            self._fleet.pools.resized()
+        if changed or beat.others != (agent.others_jobs, agent.others_size):
+            if beat.others[0] < agent.others_jobs or beat.others[1] < agent.others_size:
+                self._fleet.pools.changed = True
+            agent.others_jobs, agent.others_size = beat.others
+            self._fleet.pools.refresh(agent)
+        if beat.held is not None:
+            self._inventory(agent, beat.held, fetched, events)
+
+    def _inventory(self, agent: Agent, held: list[tuple[int, str]], fetched: Instant, events: list[Event]) -> None:
+        """What it lacks is sent again, never requeued: its report may still be on its way. What it should not hold is cancelled (L12)."""
+        has: set[int] = set()
+        for fence, job_id in held:
+            spot = self._bundles.spots.get(job_id, -1)
+            if spot >> SHIFT == fence:
+                has.add(spot)
+            elif agent.buckets:
+                bucket = agent.buckets[0].partition
+                events.append(CancelSent(fence, job_id, bucket, agent.name, agent.incarnation, "it is not open under this fence"))
+        before = fetched - self._rules.inventory_s
+        for bundle in self._bundles.of(agent.incarnation):
+            if self._bundles.sent_at(bundle) >= before:
+                continue
+            base = bundle.fence << SHIFT
+            if any(index not in bundle.ended and base | index not in has for index in range(len(bundle.jobs))):
+                self._bundles.sent_again(bundle, fetched)
+                events.append(Resent(bundle.fence))
+
+    # -- ends
+
+    def _met(self, agent: Agent, events: list[Event]) -> None:
+        """Heard from, for the first time under this epoch or after a silence: eligible at once, nothing moves (L6, S12)."""
+        agent.met = True
+        if agent.state == "unreachable":
+            agent.state = "active"
+            events.append(AgentChanged(agent.agent_id, agent.name, "active", agent.capacity, agent.slots))
+        self._fleet.pools.resized()
+        self._fleet.pools.refresh(agent)
+
+    def _goodbye(self, agent: Agent, events: list[Event], now: Instant) -> None:
+        self._nothing_more(agent, events, now)
+        self._over(agent, "gone", events, now)
+
+    def _nothing_more(self, agent: Agent, events: list[Event], now: Instant) -> None:
+        """What is still open of it was never started, but for what is known to run (L15)."""
+        for bundle in self._bundles.of(agent.incarnation):
+            self._closing.decided(
+                bundle,
+                [
+                    (index, Outcome.LOST, Error("Lost", f"agent {agent.name!r} left while the job ran there"))
+                    if index in bundle.running
+                    else (index, Outcome.RELEASED, None)
+                    for index in range(len(bundle.jobs))
+                    if index not in bundle.ended
+                ],
+                now,
+                events,
+            )
+
+    def _replaced(self, agent: Agent, events: list[Event], now: Instant) -> None:
+        error = Error("Lost", f"agent {agent.name!r} was replaced by another process of its name")
+        kept = False
+        for bundle in self._bundles.of(agent.incarnation):
+            kept |= self._closing.given_up(bundle, error, now, events, keep_careful=True)
+        self._over(agent, "replaced", events, now, limbo=kept)
+        events.append(FencedOff(agent.name, agent.incarnation, "replaced"))
+        self._told.add(agent.incarnation)
+
+    def _lost(self, agent: Agent, silent_s: float, events: list[Event], now: Instant) -> None:
+        error = Error("Lost", f"nothing was heard of agent {agent.name!r} for {silent_s:.1f} s")
+        for bundle in self._bundles.of(agent.incarnation):
+            self._closing.given_up(bundle, error, now, events)
+        if self._fleet.current(agent.incarnation) is None:
+            self._fleet.left(agent, agent.state, now)  # it was replaced before
+            return
+        self._over(agent, "lost", events, now)
+        events.append(FencedOff(agent.name, agent.incarnation, "lost"))
+        self._told.add(agent.incarnation)
+
+    def _over(self, agent: Agent, state: AgentState, events: list[Event], now: Instant, limbo: bool = False) -> None:
+        self._heard.pop(agent.agent_id, None)
+        self._fleet.left(agent, state, now, limbo)
+        self._look_at = min(self._look_at, now)
+        events.append(AgentEnded(agent.agent_id, agent.name, agent.incarnation, state, now))
+
+    def _silence(self, read_at: Instant | None, events: list[Event], now: Instant) -> None:
+        """Unreachable and lost, by the instant up to which reports had been read (L10). Without one nobody is judged."""
+        if read_at is not None:
+            for agent in list(self._fleet):
+                silent = read_at - agent.heard
+                if silent >= agent.lost_after_s:
+                    self._lost(agent, silent, events, now)
+                elif silent >= self._rules.unreachable_after_s and agent.state == "active":
+                    agent.state = "unreachable"
+                    events.append(AgentChanged(agent.agent_id, agent.name, "unreachable", agent.capacity, agent.slots))
+                    self._fleet.pools.resized()
+                    self._fleet.pools.refresh(agent)
+            for agent in self._fleet.in_limbo():
+                if not self._bundles.of(agent.incarnation) or read_at - agent.heard >= agent.lost_after_s:
+                    self._lost(agent, read_at - agent.heard, events, now)
+        moments = [agent.heard + self._patience(agent) for agent in self._fleet]
+        moments += [agent.heard + agent.lost_after_s for agent in self._fleet.in_limbo()]
+        self._look_at = min(moments, default=now + self._rules.unreachable_after_s)
+
+    def _patience(self, agent: Agent) -> float:
+        """How long it may be silent before something becomes of it."""
+        return self._rules.unreachable_after_s if agent.state == "active" else agent.lost_after_s
+
+    # -- partitions
+
+    def _allot(self, events: list[Event], now: Instant) -> None:
+        without = [agent for agent in self._fleet if not agent.buckets]
+        while without:
+            buckets = self._fleet.allot()
+            if buckets is None:
+                break
+            agent = without.pop(0)
+            agent.buckets = buckets
+            self._fleet.pools.resized()
+            self._fleet.pools.refresh(agent)
+            events.append(AgentJoined(agent.agent_id, agent.name, agent.incarnation, buckets))
+        if not without or self._fleet.partitions is None:
+            if without:
+                events.append(BucketsWanted([], False))
+            return
+        partitions, add = self._fleet.wanted(len(without))
+        if add and self._grew_at is not None and now - self._grew_at < _GROW_EVERY_S:
+            add = False
+        if add:
+            self._grew_at = now
+        if partitions or add:
+            events.append(BucketsWanted(partitions, add))

@@ -1,0 +1,350 @@
+"""One lane in the Master DB: its lease, its snapshot, and the two halves of a tick. The LaneStore of the coordinator.
+
+A tick is one transaction (L1). What only reads opens none: nobody but the leader changes what it reads, and its lease is proved by `write`.
+"""
+
+import json
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import psycopg
+from psycopg import RawCursor
+
+from jobyard.contracts.errors import NotFound
+from jobyard.contracts.rules import Rules
+from jobyard.coordinator.core.events import Event
+from jobyard.coordinator.core.questions import Answers, Questions
+from jobyard.coordinator.core.snapshot import Snapshot
+from jobyard.coordinator.seams import DataRefused, Deposed, Term
+from jobyard.master_db import rows
+from jobyard.master_db.answers import TAKE_AWAKE, Answering, Look, Sent, Took
+from jobyard.master_db.connection import Connection, connect, meaning
+from jobyard.master_db.intake import FEW, LOCKED, Inserted, Intake, New, returned
+from jobyard.master_db.journal import Journal
+from jobyard.master_db.kind_numbers import KindNumbers
+from jobyard.master_db.queries import Query, Statement
+from jobyard.master_db.snapshot import LOOK_SNAPSHOT, load
+
+
+class LaneNumber(NamedTuple):
+    """A lane's number."""
+
+    lane_id: int
+
+
+class Seized(NamedTuple):
+    """The lease row after it was taken. `now`: the database's clock."""
+
+    ctid: str
+    epoch: int
+    now: float
+
+
+class Renewed(NamedTuple):
+    """Where the lease row lies now."""
+
+    at: str
+    one: float
+
+
+class Taken(NamedTuple):
+    """Rows of `pending` went as they should."""
+
+    one: int
+
+
+FIND_LANE = Query("find_lane", LaneNumber)
+SEIZE_LEASE = Query("seize_lease", Seized)
+RENEW_LEASE = Query("renew_lease", Renewed)
+RELEASE_LEASE = Statement("release_lease")
+TAKE_PENDING_AT = Query("take_pending_at", Taken)
+TAKE_PENDING = Query("take_pending", Taken)
+GIVE_AWAKE = Query("give_awake", Took)
+
+_TOO_LARGE = "54"
+_DEPOSED = "2201E"
+_MOVED = "22012"
+
+
+class PendingMoved(Exception):
+    """Rows of `pending` are not where they were read: somebody else has changed the table. The tick fails, the take-over reads them anew."""
+
+
+class PostgresLaneStore:
+    """One leadership's store; used by one thread. After any exception its session is closed, and with it the transaction.
+
+    `leader`: a random UUID of the process, never a name (T1). `monotonic`: the leader's own clock, by which `trusted_until` is told.
+    """
+
+    def __init__(self, url: str, lane: str, leader: str, rules: Rules, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._url = url
+        self._lane = lane
+        self._leader = leader
+        self._rules = rules
+        self._monotonic = monotonic
+        self._connection: Connection | None = None
+        self._lane_id = 0
+        self._epoch = 0
+        self._lease_at = "(0,0)"
+        self._offsets: dict[str, tuple[str, int]] = {}
+        self._kinds = KindNumbers()
+        self._answering = Answering(0, self._kinds)
+        self._newcomers = Intake(0, self._kinds, rules, monotonic)
+        self._in_transaction = False
+        self._awake = False
+        self._locked = False
+        self._slept_at: int | None = None
+        self._held = False
+
+    # ---- taking and giving the lane
+
+    def seize(self, at_least: int = 0) -> Term | None:
+        """T1; opens the session. NotFound: there is no such lane."""
+        with self._guard():
+            connection = self._connection or connect(
+                self._url, application_name=f"jobyard-coordinator {self._lane}"[:63], autocommit=True, plans="force_custom_plan"
+            )
+            self._connection = connection
+            lane = FIND_LANE.first(connection, lane=self._lane)
+            if lane is None:
+                raise NotFound(f"there is no lane {self._lane!r}")
+            self._lane_id = lane.lane_id
+            self._kinds = KindNumbers()
+            self._answering = Answering(lane.lane_id, self._kinds)
+            self._newcomers = Intake(lane.lane_id, self._kinds, self._rules, self._monotonic)
+            before = self._monotonic()
+            seized = SEIZE_LEASE.first(
+                connection, lane_id=lane.lane_id, leader=self._leader, at_least=at_least, lease_s=self._rules.lease_s
+            )
+            if seized is None:
+                return None
+            self._epoch, self._lease_at = seized.epoch, seized.ctid
+            return Term(seized.epoch, before + self._rules.trust_s, seized.now)
+
+    def release(self, term: Term) -> None:
+        """End the lease at once. Never raises."""
+        try:
+            with self._guard():
+                RELEASE_LEASE.run(self._session(), lane_id=self._lane_id, leader=self._leader, epoch=term.epoch)
+        except Exception:
+            self.close()
+
+    def close(self) -> None:
+        """Drop the session. Never raises."""
+        connection, self._connection = self._connection, None
+        self._awake = self._locked = self._in_transaction = False
+        if connection is not None:
+            connection.close()
+
+    # ---- asleep and awake (D8, L25)
+
+    def sleep(self) -> None:
+        """Give up the lock, and then remember which transactions are open: one that saw the lock still held has told nobody."""
+        with self._guard():
+            connection = self._session()
+            self._awake = False
+            with connection.pipeline():
+                if self._locked:
+                    GIVE_AWAKE.cursor(connection, lane_id=self._lane_id)
+                look = LOOK_SNAPSHOT.cursor(connection)
+            self._locked = False
+            self._slept_at = Look.of(look.fetchall()[0].snapshot).xmax
+
+    def wake(self) -> None:
+        """Take the lock. If a submitter tests it right now, or a paused predecessor has it, the next looks try again."""
+        with self._guard():
+            self._awake = True
+            self._slept_at = None
+            if not self._locked:
+                self._locked = TAKE_AWAKE.one(self._session(), lane_id=self._lane_id).took
+
+    # ---- take-over
+
+    def snapshot(self) -> Snapshot:
+        """T2. Deposed: another has taken the lane since."""
+        with self._guard():
+            loaded = load(self._session(), self._lane_id, self._epoch, self._kinds)
+            if loaded is None:
+                raise Deposed(f"lane {self._lane} is led under another epoch than {self._epoch}")
+            self._lease_at = loaded.lease_at
+            self._answering.look = loaded.look
+            self._offsets = dict(loaded.snapshot.offsets)
+            self._held = loaded.snapshot.held
+            return loaded.snapshot
+
+    # ---- a tick
+
+    def ask(self, questions: Questions) -> Answers:
+        """Insert what is new, look up the rest. Opens the transaction if anything is inserted."""
+        with self._guard():
+            connection = self._session()
+            answers = Answers()
+            if questions.kinds:
+                self._kinds.load(connection)
+            new = self._newcomers.sort_out(connection, questions, answers)
+            if questions.look and self._answering.look is None:
+                self._answering.look = Look.of(LOOK_SNAPSHOT.one(connection).snapshot)
+            sent = self._insert_and_send(connection, questions, new)
+            if new.held:
+                self._begin(connection)
+                self._newcomers.hold(connection, new.held)
+                self._held = True
+            if questions.held_again:
+                self._begin(connection)
+                self._held = self._newcomers.try_held(connection, answers)
+            self._answering.receive(connection, sent, questions.late, answers)
+            answers.held_left = self._held
+            answers.kinds = self._kinds.told()
+            if questions.kinds:
+                answers.kinds = dict(self._kinds.kinds)
+            if self._slept_at is not None and self._answering.look is not None:
+                answers.settled = self._answering.look.xmin >= self._slept_at
+            new.count(answers)
+            return answers
+
+    def _insert_and_send(self, connection: Connection, questions: Questions, new: New) -> Sent:
+        """A few new rows go in the pipeline of all the questions; many are copied before it."""
+        if 0 < len(new.rows) <= FEW:
+            try:
+                with connection.pipeline():
+                    self._in_transaction = True
+                    cursors = self._newcomers.queue(connection, new.rows)
+                    sent = self._send(connection, questions)
+            except LOCKED:
+                connection.execute(b"rollback")
+                new.took(self._newcomers.insert_slowly(connection, new.rows))
+            else:
+                new.took(Inserted(returned(cursors)))
+                return self._sent(sent)
+        elif new.rows:
+            self._in_transaction = True
+            new.took(self._newcomers.insert(connection, new.rows))
+        with connection.pipeline():
+            if questions.agents:
+                self._begin(connection)
+            sent = self._send(connection, questions)
+        return self._sent(sent)
+
+    def _send(self, connection: Connection, questions: Questions) -> Sent:
+        sent = Sent()
+        if self._in_transaction:
+            connection.execute(b"set local lock_timeout to default")
+        self._answering.send_agents(connection, questions.agents, sent)
+        if questions.look:
+            self._answering.send_look(connection, sent)
+            if self._awake and not self._locked:
+                sent.awake = TAKE_AWAKE.cursor(connection, lane_id=self._lane_id)
+        self._answering.send_due(connection, questions.due, sent)
+        return sent
+
+    def _sent(self, sent: Sent) -> Sent:
+        if sent.awake is not None:
+            self._locked = sent.awake.fetchall()[0].took
+        return sent
+
+    def write(self, events: Sequence[Event], offsets: dict[str, tuple[str, int]], fence: int, term: Term) -> None:
+        """L1: all of it, or nothing. The lease is the last statement before the COMMIT, and fails if it is another's."""
+        with self._guard():
+            connection = self._session()
+            journal = Journal(self._lane_id, self._kinds)
+            journal.write(events)
+            offsets = self._offsets | offsets
+            try:
+                taken = self._copy(connection, journal)
+                with connection.pipeline():
+                    if not journal.empty:
+                        self._begin(connection)
+                    self._send_rest(connection, journal, taken=taken)
+                    before = self._monotonic()
+                    lease = RENEW_LEASE.cursor(
+                        connection,
+                        lane_id=self._lane_id,
+                        at=self._lease_at,
+                        epoch=term.epoch,
+                        offsets=json.dumps({topic: {"id": topic_id, "next": at} for topic, (topic_id, at) in offsets.items()}),
+                        fence=fence,
+                        lease_s=self._rules.lease_s,
+                    )
+                    if self._in_transaction:
+                        connection.execute(b"commit")
+            except psycopg.Error as error:
+                if error.sqlstate == _DEPOSED:
+                    raise Deposed(f"lane {self._lane} is not led under epoch {term.epoch} any more") from error
+                if error.sqlstate == _MOVED:
+                    raise PendingMoved(f"rows of jobyard.pending that lane {self._lane} has read are not there any more") from error
+                raise
+            self._in_transaction = False
+            self._lease_at = lease.fetchall()[0].at
+            self._offsets = offsets
+            term.trusted_until = before + self._rules.trust_s
+
+    def _copy(self, connection: Connection, journal: Journal) -> bool:
+        """The tables that get many rows. Whether what leaves `pending` has been taken, too: a row that moves is taken before it is put again."""
+        many = [(table, sheet) for table, sheet in journal.sheets.items() if sheet.count > FEW]
+        if not many:
+            return False
+        with connection.pipeline():
+            self._begin(connection)
+            self._take_pending(connection, journal)
+        for table, sheet in many:
+            with connection.cursor() as cursor, cursor.copy(table.copy) as copy:
+                copy.write(("\n".join(sheet.blocks) + "\n").encode())
+        return True
+
+    def _send_rest(self, connection: Connection, journal: Journal, *, taken: bool) -> None:
+        if not taken:
+            self._take_pending(connection, journal)
+        for table, sheet in journal.sheets.items():
+            if sheet.count <= FEW:
+                insert = table.insert_new if table is rows.LATE_REPORTS else table.insert
+                for line in sheet.lines():
+                    RawCursor(connection).execute(insert, rows.values(line))
+        for statement, values in journal.calls():
+            statement.run(connection, **values)
+
+    def _take_pending(self, connection: Connection, journal: Journal) -> None:
+        if journal.places:
+            TAKE_PENDING_AT.cursor(connection, places=journal.places, ids=journal.placed_ids)
+        if journal.gone:
+            TAKE_PENDING.cursor(connection, ids=journal.gone)
+
+    # ---- the session
+
+    def _session(self) -> Connection:
+        if self._connection is None:
+            raise RuntimeError("the lane has not been seized, or its session was dropped")
+        return self._connection
+
+    def _begin(self, connection: Connection) -> None:
+        if not self._in_transaction:
+            connection.execute(b"begin")
+            self._in_transaction = True
+
+    @contextmanager
+    def _guard(self) -> Generator[None]:
+        """Any exception means that the outcome is unknown: the session goes, and the transaction with it (L3)."""
+        try:
+            yield
+        except psycopg.Error as error:
+            self.close()
+            text = (error.diag.message_primary or str(error)).strip()
+            if isinstance(error, psycopg.DataError | psycopg.IntegrityError) or (error.sqlstate or "").startswith(_TOO_LARGE):
+                raise DataRefused(f"the Master DB refused a value: {text}") from error
+            known = meaning(error)
+            if known is None:
+                raise
+            raise known from error
+        except UnicodeEncodeError as error:
+            self.close()
+            raise DataRefused(f"a text cannot be stored: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+
+if TYPE_CHECKING:
+    from jobyard.coordinator.seams import LaneStore
+
+    _proof: type[LaneStore] = PostgresLaneStore

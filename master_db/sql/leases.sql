@@ -1,0 +1,27 @@
+-- The row that every tick updates: by ctid, in a table without any index (D5).
+
+-- name: seize_lease(lane_id, leader, at_least, lease_s) -> Seized
+-- T1. An epoch that is asked for above the one here tells of a restored backup: then fences must not be given twice either.
+update jobyard.leases set epoch = greatest(epoch, $at_least::bigint) + 1, leader = $leader,
+  fence = fence + case when $at_least::bigint > epoch then 1000000000 else 0 end,
+  lease_until = clock_timestamp() + make_interval(secs => $lease_s::float8)
+where lane_id = $lane_id and (lease_until <= clock_timestamp() or leader = $leader)
+returning ctid, epoch, extract(epoch from clock_timestamp())::float8 as now;
+
+-- name: renew_lease(lane_id, at, epoch, offsets, fence, lease_s) -> Renewed
+-- The last statement of a tick (L1). The row is looked for by lane if it is not where it was (VACUUM FULL). If it is nowhere under this epoch, ln(0)
+-- fails with 2201E: so a COMMIT that is already on its way behind this statement commits nothing.
+with here as (
+  update jobyard.leases set offsets = $offsets::jsonb, fence = $fence::bigint, lease_until = clock_timestamp() + make_interval(secs => $lease_s::float8)
+  where ctid = $at::tid and epoch = $epoch::bigint returning ctid),
+moved as (
+  update jobyard.leases set offsets = $offsets::jsonb, fence = $fence::bigint, lease_until = clock_timestamp() + make_interval(secs => $lease_s::float8)
+  where lane_id = $lane_id and epoch = $epoch::bigint and not exists (select from here) returning ctid)
+select coalesce((select ctid from here), (select ctid from moved)) as at,
+  ln(((select count(*) from here) + (select count(*) from moved))::float8) as one;
+
+-- name: release_lease(lane_id, leader, epoch)
+update jobyard.leases set lease_until = clock_timestamp() where lane_id = $lane_id and leader = $leader and epoch = $epoch::bigint;
+
+-- name: load_lease(lane_id, epoch) -> Lease
+select ctid as at, fence, offsets from jobyard.leases where lane_id = $lane_id and epoch = $epoch::bigint;

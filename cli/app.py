@@ -5,7 +5,6 @@ import traceback
 from collections.abc import Sequence
 from typing import Final
 
-import click
 import typer
 
 from jobyard.cli import agent, apps, config, coordinator, db, dev, job, lane, output, topics
@@ -38,16 +37,10 @@ for name, part in (
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command (None: that of this process); returns its exit code."""
     try:
-        code: object = app(args=None if arguments is None else list(arguments), prog_name="jobyard", standalone_mode=False)
-    except click.UsageError as error:
-        error.show()
-        return Exit.USAGE
-    except click.ClickException as error:
-        error.show()
-        return Exit.REFUSED
-    except (click.Abort, KeyboardInterrupt):
-        output.note("aborted")
-        return Exit.REFUSED
+        # says itself what is wrong with the command line, and ends with 2; Ctrl-C at a command that answers: 130, as of any program
+        app(args=None if arguments is None else list(arguments), prog_name="jobyard")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else Exit.DONE
     except JobyardError as error:
         output.error(str(error))
         return code_of(error)
@@ -55,7 +48,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         output.error("this is a bug in Jobyard; please report it with the lines above")
         return Exit.BUG
-    return code if isinstance(code, int) else Exit.DONE
+    return Exit.DONE
 
 
 def main() -> None:

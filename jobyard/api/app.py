@@ -25,6 +25,7 @@ from jobyard.api.handler import AsyncHandler, Handler, HandlerSpec, spec_of
 from jobyard.api.options import HandlerOptions
 from jobyard.api.request import JobRequest, problem_now
 from jobyard.api.resource import AnyResource, Resource
+from jobyard.api.size import Size
 from jobyard.client import bulk
 from jobyard.client.bulk import BulkItem, BulkResult, OnInvalid
 from jobyard.client.client import Client, Overrides, SubmitVia
@@ -109,7 +110,7 @@ class App:
     def _define(self, function: Callable[..., Any], options: HandlerOptions) -> Handler[..., Any]:
         spec = spec_of(function, options)
         sort = AsyncHandler[..., Any] if spec.is_async else Handler[..., Any]
-        handler = sort(spec, options, self._client)
+        handler = sort(spec, options, self._client, Size(spec.kind, options.get("size"), spec.shape), {})
         kinds = (spec.kind, *handler.aliases)
         for kind in kinds:
             taken = self._handlers.get(kind)
@@ -196,7 +197,7 @@ class App:
     # ------------------------------------------------------------------ ending
 
     def close(self) -> None:
-        """Close what was opened to submit and to look; the next use opens anew."""
+        """Close what was opened to submit and to look; the next use reads the settings again and opens anew."""
         self._client.close()
 
     async def close_async(self) -> None:

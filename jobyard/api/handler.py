@@ -50,12 +50,12 @@ class HandlerSpec:
 class Handler(Generic[P, R_co]):
     """What `@app.job` gives for a plain function. Called directly, it is that function. `Handler[..., Any]` takes any handler, async ones too."""
 
-    def __init__(self, spec: HandlerSpec, defaults: HandlerOptions, client: Client, options: JobOptions | None = None) -> None:
+    def __init__(self, spec: HandlerSpec, defaults: HandlerOptions, client: Client, size: Size, options: JobOptions) -> None:
         self.spec = spec
         self._defaults = defaults
         self._client = client
-        self._options: JobOptions = {} if options is None else options
-        self._size = Size(spec.kind, defaults.get("size"), spec.shape)
+        self._size = size
+        self._options = options
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
             if hasattr(spec.function, name):
                 setattr(self, name, getattr(spec.function, name))
@@ -82,7 +82,7 @@ class Handler(Generic[P, R_co]):
         """A copy whose jobs get these options, on top of those of this one."""
         check_options(options)
         merged: JobOptions = {**self._options, **options}
-        return type(self)(self.spec, self._defaults, self._client, merged)
+        return type(self)(self.spec, self._defaults, self._client, self._size, merged)
 
     def request(self, *args: P.args, **kwargs: P.kwargs) -> JobRequest[R_co]:
         """A job with its id, not sent yet. TypeError: the arguments don't fit the signature. InvalidJob: something of it is wrong."""

@@ -1,7 +1,9 @@
 """One program's way to Jobyard: settings, own connections, producer. Opens nothing until used, and anew after a fork or close()."""
 
 import asyncio
+import os
 import threading
+import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, TypeVar
@@ -90,6 +92,15 @@ class Client:
         self._settings: Effective | None = None
         self._connections: Connections | None = None
         self._intake: KafkaIntake | None = None
+        _clients.add(self)
+
+    def forget(self) -> None:
+        """In the child of a fork: nothing of what is open is the child's, and locks may be held by threads that stayed behind."""
+        self._lock = threading.RLock()
+        if self._connections is not None:
+            self._connections.forget()
+        if self._intake is not None:
+            self._intake.forget()
 
     @property
     def settings(self) -> Effective:
@@ -222,6 +233,7 @@ class Client:
         with self._lock:
             connections, self._connections = self._connections, None
             intake, self._intake = self._intake, None
+            self._settings = None
         if connections is not None:
             connections.close()
         if intake is not None:
@@ -230,6 +242,17 @@ class Client:
     async def close_async(self) -> None:
         """close() for the event loop."""
         await asyncio.to_thread(self.close)
+
+
+_clients: Final[weakref.WeakSet[Client]] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for client in list(_clients):
+        client.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _refuse_both(via: Way | None) -> None:

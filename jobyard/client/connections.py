@@ -1,9 +1,7 @@
 """Connections to the Master DB: one's own, opened when needed, and those that callers pass in."""
 
 import asyncio
-import os
 import threading
-import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, TypeAlias, TypeVar
@@ -50,8 +48,8 @@ class Connections:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._closed = False
         self._begin()
-        _pools.add(self)
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
@@ -79,7 +77,7 @@ class Connections:
                 except ServiceUnavailable:
                     if not idle.closed:
                         raise
-                    self.close()  # the others are as old
+                    self._drop_idle()  # the others are as old
                 finally:
                     self._give_back(idle)
             connection = psycopg.connect(autocommit=True, prepare_threshold=None, **self._parameters())
@@ -95,7 +93,7 @@ class Connections:
     def _give_back(self, connection: Sync) -> None:
         if _is_clean(connection):
             with self._lock:
-                if len(self._idle) < MOST_IDLE:
+                if len(self._idle) < MOST_IDLE and not self._closed:
                     self._idle.append(connection)
                     return
         connection.close()
@@ -133,7 +131,7 @@ class Connections:
         if _is_clean(connection):
             with self._lock:
                 idle = self._of_loop(asyncio.get_running_loop())
-                if len(idle) < MOST_IDLE:
+                if len(idle) < MOST_IDLE and not self._closed:
                     idle.append(connection)
                     return
         await connection.close()
@@ -145,16 +143,21 @@ class Connections:
                 connection.pgconn.finish()
         return self._idle_async.setdefault(loop, [])
 
-    def close(self) -> None:
-        """Close what lies idle. What is in use closes when it is given back; the next use opens anew."""
+    def _drop_idle(self) -> None:
         with self._lock:
             idle, self._idle = self._idle, []
-            others, self._idle_async = self._idle_async, {}
         for connection in idle:
             connection.close()
+
+    def close(self) -> None:
+        """Close what lies idle, for good. What is in use closes when it is given back."""
+        with self._lock:
+            self._closed = True
+            others, self._idle_async = self._idle_async, {}
+        self._drop_idle()
         for connections in others.values():
-            for held in connections:
-                held.pgconn.finish()
+            for connection in connections:
+                connection.pgconn.finish()  # not close(), which its own loop would have to run
 
 
 @contextmanager
@@ -211,13 +214,4 @@ def _is_clean(connection: Sync | Async) -> bool:
     return not connection.closed and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 
-_pools: Final[weakref.WeakSet[Connections]] = weakref.WeakSet()
 _inherited: Final[list[object]] = []  # kept for ever, so that no destructor speaks on a parent's socket
-
-
-def _after_fork() -> None:
-    for pool in list(_pools):
-        pool.forget()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -1,10 +1,8 @@
 """Jobs to the intake topics. Accepted means: all replicas in sync have acknowledged them."""
 
 import ctypes
-import os
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +19,8 @@ from jobyard.kafka.producer import Producer, open_producer
 ANSWER_S: Final = 15.0
 """How long a submission waits for the brokers' acknowledgement, seconds."""
 _MESSAGE_BYTES: Final = RULES.batch_bytes - 100
+_PATIENCE: Final = {"topic.metadata.propagation.max.ms": "3000"}
+"""How long a topic that the brokers don't know may still be on its way to them: a mistyped lane is told soon."""
 _TURN_S: Final = 0.05
 _MOST_ON_THE_WAY: Final = 32
 """Messages of one bulk submission that may wait for their acknowledgement."""
@@ -45,10 +45,9 @@ class KafkaIntake:
 
     def __init__(self, bootstrap: str, options: Mapping[str, str], namespace: str) -> None:
         self._bootstrap = bootstrap
-        self._options = dict(options)
+        self._options = {**_PATIENCE, **options}
         self._namespace = namespace
         self._begin()
-        _intakes.add(self)
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
@@ -154,14 +153,3 @@ def _unknown(topic: str, why: str) -> ServiceUnavailable:
     return ServiceUnavailable(
         f"Kafka, topic {topic}: {why}. Whether the job got there is unknown: submitting the same request again is one job"
     )
-
-
-_intakes: Final[weakref.WeakSet[KafkaIntake]] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for intake in list(_intakes):
-        intake.forget()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -32,7 +32,9 @@ _TYPES: Final[dict[str, str]] = {
 }
 # The functions say by this setting, local to the transaction, which of the ids they were given were jobs already.
 _ONE: Final = "select id::text, current_setting('jobyard.duplicates', true) from jobyard.submit({}) as id"
-_MANY: Final = b"select n, current_setting('jobyard.duplicates', true) from (select count(*) as n from jobyard.submit_many(%s::text::jsonb)) sent"
+_MANY: Final = (
+    b"select n, current_setting('jobyard.duplicates', true) from (select count(*) as n from jobyard.submit_many(%s::text::jsonb)) sent"
+)
 _COMMANDS: Final[dict[str, bytes]] = {
     "cancel": b"select jobyard.cancel(%s::uuid, %s::text)",
     "retry": b"select jobyard.retry(%s::uuid, %s::text)",

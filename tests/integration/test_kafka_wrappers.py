@@ -1,0 +1,258 @@
+"""The wrappers on a real broker."""
+
+import time
+from collections.abc import Callable, Generator
+from dataclasses import replace
+
+import pytest
+
+from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
+from jobyard.contracts.topics import LaneTopics, lane_topics
+from jobyard.embedded.services import Addresses, Services
+from jobyard.kafka.admin import Admin, ensure_topics
+from jobyard.kafka.consumer import BEGINNING, Consumer, Message, OutOfRange, Read, open_consumer
+from jobyard.kafka.failures import KafkaFailure, KafkaRefused
+from jobyard.kafka.producer import Producer, open_producer
+
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def topics(services: Addresses, namespace: str) -> LaneTopics:
+    """The topics of a lane, made."""
+    ensure_topics(services.kafka_bootstrap_servers, {}, namespace, "default")
+    return lane_topics(namespace, "default")
+
+
+@pytest.fixture
+def admin(services: Addresses) -> Generator[Admin]:
+    opened = Admin(services.kafka_bootstrap_servers, {})
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def producer(services: Addresses) -> Generator[Producer]:
+    opened = open_producer(services.kafka_bootstrap_servers, {})
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def consumer(services: Addresses) -> Generator[Consumer]:
+    opened = open_consumer(services.kafka_bootstrap_servers, {})
+    yield opened
+    opened.close()
+
+
+def read(consumer: Consumer, count: int) -> list[Read]:
+    """So many, within the patience."""
+    found: list[Read] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found) < count and time.monotonic() < deadline:
+        found += consumer.consume(count - len(found), 0.2)
+    return found
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, "it never came about"
+        time.sleep(0.02)
+
+
+def values(found: list[Read]) -> list[bytes]:
+    return [one.value for one in found if isinstance(one, Message)]
+
+
+def test_what_is_sent_comes_once_in_order_and_deliveries_are_told(topics: LaneTopics, producer: Producer, consumer: Consumer) -> None:
+    told: list[KafkaFailure | None] = []
+    name = topics.intake.name
+    consumer.assign([(name, 0, 0)])
+    before = time.time()
+    for number in range(500):
+        producer.produce(name, b"%d" % number, key=b"k", on_delivery=told.append)
+    assert producer.flush(PATIENCE_S) == 0
+    assert told == [None] * 500
+    found = read(consumer, 500)
+    assert values(found) == [b"%d" % number for number in range(500)]
+    first = found[0]
+    assert isinstance(first, Message)
+    assert (first.topic, first.partition, first.offset, first.key) == (name, 0, 0, b"k")
+    assert before - 5 < first.timestamp_s < time.time() + 5
+    assert consumer.poll(0.05) is None
+
+
+def test_consume_waits_for_the_first_only(topics: LaneTopics, producer: Producer, consumer: Consumer) -> None:
+    name = topics.intake.name
+    consumer.assign([(name, 0, 0)])
+    producer.produce(name, b"one")
+    started = time.monotonic()
+    assert values(consumer.consume(1000, PATIENCE_S)) == [b"one"]
+    assert time.monotonic() - started < PATIENCE_S / 2
+
+
+def test_paused_partitions_stand_still_and_go_on(topics: LaneTopics, producer: Producer, consumer: Consumer) -> None:
+    buckets = topics.buckets.name
+    consumer.assign([(buckets, 0, 0), (buckets, 1, 0)])
+    producer.produce(buckets, b"a1", partition=0)
+    producer.produce(buckets, b"b1", partition=1)
+    assert sorted(values(read(consumer, 2))) == [b"a1", b"b1"]
+    consumer.pause([(buckets, 0)])
+    producer.produce(buckets, b"a2", partition=0)
+    producer.flush(PATIENCE_S)
+    producer.produce(buckets, b"b2", partition=1)
+    assert values(read(consumer, 1)) == [b"b2"]
+    consumer.resume([(buckets, 0)])
+    assert values(read(consumer, 1)) == [b"a2"]
+
+
+def test_adding_and_removing_disturbs_no_other(topics: LaneTopics, producer: Producer, consumer: Consumer) -> None:
+    buckets, control = topics.buckets.name, topics.control.name
+    for number in range(3):
+        producer.produce(control, b"c%d" % number)
+    producer.produce(buckets, b"b0", partition=7)
+    producer.flush(PATIENCE_S)
+    consumer.assign([(control, 0, 0)])
+    assert values([consumer.poll(PATIENCE_S) or OutOfRange("", 0)]) == [b"c0"]
+    consumer.add([(buckets, 7, 0)])
+    assert sorted(values(read(consumer, 3))) == [b"b0", b"c1", b"c2"]
+    consumer.remove([(buckets, 7)])
+    producer.produce(buckets, b"b1", partition=7)
+    producer.flush(PATIENCE_S)
+    producer.produce(control, b"c3")
+    assert values(read(consumer, 1)) == [b"c3"]
+
+
+@pytest.mark.parametrize("offset", [3, 1000])
+def test_an_offset_out_of_range_is_a_value(offset: int, topics: LaneTopics, admin: Admin, producer: Producer, consumer: Consumer) -> None:
+    name = topics.intake.name
+    for number in range(10):
+        producer.produce(name, b"%d" % number)
+    producer.flush(PATIENCE_S)
+    admin.delete_records(name, 0, 5)
+    admin.delete_records(name, 0, 2)  # deleted already
+    assert (admin.begin_offsets(name, [0]), admin.end_offsets(name, [0])) == ({0: 5}, {0: 10})
+    consumer.assign([(name, 0, offset)])
+    assert consumer.poll(PATIENCE_S) == OutOfRange(name, 0)
+    consumer.assign([(name, 0, BEGINNING)])
+    assert values(read(consumer, 5)) == [b"5", b"6", b"7", b"8", b"9"]
+
+
+def test_partitions_added_under_producer_and_consumer_are_found(
+    topics: LaneTopics, admin: Admin, producer: Producer, consumer: Consumer
+) -> None:
+    buckets = topics.buckets.name
+    producer.produce(buckets, b"old", partition=49)
+    consumer.assign([(buckets, 49, 0)])
+    assert values(read(consumer, 1)) == [b"old"]
+    admin.add_partitions(buckets, 100)
+    admin.add_partitions(buckets, 100)  # as many as there are
+    assert admin.partitions(buckets) == 100
+    until(lambda: admin.answering(buckets, range(50, 100)) == set(range(50, 100)))
+    producer.produce(buckets, b"new", partition=99)
+    consumer.add([(buckets, 99, 0)])
+    assert values(read(consumer, 1)) == [b"new"]
+
+
+def test_a_topic_made_again_has_a_new_id(topics: LaneTopics, admin: Admin, services: Addresses, namespace: str) -> None:
+    name = topics.reports.name
+    first = admin.topic_ids([name, "absent"])
+    assert first["absent"] is None
+    assert first[name]
+    admin.delete_topics([name, "absent"])
+    until(lambda: admin.topic_ids([name])[name] is None)
+    assert ensure_topics(services.kafka_bootstrap_servers, {}, namespace, "default") == [name]
+    assert admin.topic_ids([name])[name] not in (None, first[name])
+
+
+def test_topics_are_made_once_with_their_settings(topics: LaneTopics, admin: Admin) -> None:
+    assert admin.ensure(topics.all()) == []
+    assert admin.check(topics.all()) == []
+    described = admin.describe([topics.buckets.name])[topics.buckets.name]
+    assert described is not None
+    assert described.partitions == 50
+    assert described.settings.items() >= {"retention.ms": "3600000", "max.message.bytes": "4194304", "cleanup.policy": "delete"}.items()
+
+
+def test_a_topic_that_is_otherwise_is_an_error_that_names_the_mend(topics: LaneTopics, admin: Admin) -> None:
+    wrong = replace(topics.control, partitions=2, settings=topics.control.settings | {"retention.ms": "5"})
+    with pytest.raises(ConfigurationError) as caught:
+        admin.ensure([wrong])
+    first, second = str(caught.value).splitlines()
+    assert "exactly 2" in first
+    assert "retention.ms=3600000, and must have 5: run `kafka-configs" in second
+
+
+def test_messages_too_large_and_partitions_unknown_are_refused_at_once(topics: LaneTopics, services: Addresses) -> None:
+    producer = open_producer(services.kafka_bootstrap_servers, {}, block_s=1.0)
+    with pytest.raises(KafkaRefused, match="too large"):
+        producer.produce(topics.intake.name, b"x" * 4_200_000)
+    producer.produce(topics.intake.name, b"x" * 4_100_000)
+    assert producer.flush(PATIENCE_S) == 0
+    producer.produce(topics.buckets.name, b"x", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    with pytest.raises(ConfigurationError, match=r"buckets\[500\]"):
+        producer.produce(topics.buckets.name, b"x", partition=500)
+    assert producer.close(1.0) == 0
+
+
+def test_a_partition_unknown_to_a_new_producer_is_told_on_delivery(topics: LaneTopics, producer: Producer) -> None:
+    told: list[KafkaFailure | None] = []
+    producer.produce(topics.buckets.name, b"x", partition=500, on_delivery=told.append)
+    assert producer.flush(PATIENCE_S) == 0
+    (failure,) = told
+    assert failure is not None
+    assert failure.sort == "configuration"
+
+
+def test_a_full_buffer_waits_then_says_so(namespace: str) -> None:
+    nobody = open_producer("127.0.0.1:1", {"queue.buffering.max.messages": "10"}, block_s=0.3)
+    for _ in range(10):
+        nobody.produce(f"{namespace}.default.intake", b"x")
+    with pytest.raises(ServiceUnavailable, match="10 messages wait"):
+        nobody.produce(f"{namespace}.default.intake", b"x")
+    assert nobody.close() == 10
+
+
+def test_a_producer_with_a_time_out_gives_up_and_tells(namespace: str) -> None:
+    told: list[KafkaFailure | None] = []
+    nobody = open_producer("127.0.0.1:1", {}, timeout_s=0.5)
+    nobody.produce(f"{namespace}.default.intake", b"x", on_delivery=told.append)
+    assert nobody.flush(PATIENCE_S) == 0
+    (failure,) = told
+    assert failure is not None
+    assert failure.sort == "unavailable"
+    assert nobody.fatal() is None
+    nobody.close()
+
+
+def test_nobody_there_is_unavailable_within_the_time_out() -> None:
+    started = time.monotonic()
+    with pytest.raises(ServiceUnavailable, match="topic x"):
+        Admin("127.0.0.1:1", {}, timeout_s=0.5).topic_ids(["x"])
+    assert time.monotonic() - started < 10
+
+
+def test_a_restart_of_the_broker_is_lived_through(breakable_services: Services, namespace: str) -> None:
+    servers = breakable_services.kafka_bootstrap_servers
+    ensure_topics(servers, {}, namespace, "default")
+    name = lane_topics(namespace, "default").intake.name
+    producer, consumer = open_producer(servers, {}), open_consumer(servers, {})
+    consumer.assign([(name, 0, 0)])
+    producer.produce(name, b"before")
+    assert values(read(consumer, 1)) == [b"before"]
+    breakable_services.kill_kafka()
+    told: list[KafkaFailure | None] = []
+    producer.produce(name, b"meanwhile", on_delivery=told.append)
+    assert consumer.consume(10, 0.5) == []  # hidden, not raised
+    breakable_services.start_kafka()
+    started = time.monotonic()
+    assert producer.flush(PATIENCE_S) == 0
+    assert told == [None]
+    producer.produce(name, b"after")
+    assert values(read(consumer, 2)) == [b"meanwhile", b"after"]
+    assert time.monotonic() - started < 10
+    assert servers == breakable_services.kafka_bootstrap_servers
+    producer.close()
+    consumer.close()

@@ -4,7 +4,6 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from threading import Event
 from types import TracebackType
 from typing import Final
 
@@ -50,13 +49,12 @@ class Attempt:
     `began_at`: None until the handler is called. `task`: what to cancel, for a coroutine.
     """
 
-    __slots__ = ("_around", "_flag", "began", "began_at", "held", "spec", "task", "timeout_s", "why")
+    __slots__ = ("_around", "began", "began_at", "held", "spec", "task", "timeout_s", "why")
 
     def __init__(self, held: Held, spec: HandlerSpec, around: Surroundings) -> None:
         self.held = held
         self.spec = spec
         self._around = around
-        self._flag = Event()
         self.timeout_s = held.job.timeout_s or spec.timeout_s
         self.why: Why | None = None
         self.began = 0.0
@@ -69,7 +67,10 @@ class Attempt:
         """It is to stop; the first reason counts."""
         if self.why is None:
             self.why = why
-        self._flag.set()
+
+    def is_set(self) -> bool:
+        """Whether it is to stop: the flag of its context. Any thread."""
+        return self.why is not None
 
     # ---- the thread that calls the handler ----
 
@@ -114,7 +115,7 @@ class Attempt:
             parent_id=job.parent,
             deadline=None if self.timeout_s is None else moment(around.clock.wall() + self.timeout_s),
             on_progress=self._progress,
-            cancelled=self._flag,
+            cancelled=self,
             traceparent=job.traceparent,
         )
 

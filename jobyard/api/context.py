@@ -9,13 +9,19 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from jobyard.contracts.ids import new_job_id
 
 _logger: Final = logging.getLogger("jobyard.job")
 _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Flag(Protocol):
+    """A threading.Event, or whatever else can tell that the attempt is to stop; asked from any thread."""
+
+    def is_set(self) -> bool: ...
 
 
 class JobContext:
@@ -56,7 +62,7 @@ class JobContext:
         parent_id: str | None,
         deadline: datetime | None,
         on_progress: Callable[[float, float | None, str], None],
-        cancelled: threading.Event,
+        cancelled: Flag,
         traceparent: str | None = None,
     ) -> None:
         """`attempt`: its number in the audit. `attempts_used`: those before it that count against `max_attempts`. `deadline`: None = no time-out.

@@ -32,7 +32,7 @@ create view job_status as
 select s.job_id, k.kind, j.version::int as version, l.lane, (array['critical', 'high', 'medium', 'low', 'very_low'])[j.priority + 1] as priority, j.size, j.args, j.tags, s.state,
   coalesce(s.used, 0)::int as attempts, coalesce((select max(o.max_attempts) from reopened o where o.job_id = j.id), j.max_attempts)::int as max_attempts,
   j.submitter, case j.via when 'k' then 'kafka' when 's' then 'sql' else 'schedule' end as submitted_via, j.parent_id, j.group_id, j.schedule, j.unique_key,
-  j.created_at as submitted_at, coalesce(s.run_at, j.run_at) as run_at, s.started_at, s.finished_at, g.name as agent,
+  j.created_at as submitted_at, coalesce(nullif(s.run_at, 'infinity'), j.run_at) as run_at, s.started_at, s.finished_at, g.name as agent,
   s.done as progress_done, s.total as progress_total, s.message as progress_message, s.error_type, s.error_message, s.result, j.expires_at, j.limits, j.timeout_s
 from job_states s join jobs j on j.id = s.job_id join kinds k on k.kind_id = s.kind_id join lanes l on l.lane_id = s.lane_id left join agents g on g.agent_id = s.agent_id;
 

@@ -38,7 +38,8 @@ class Producer:
 
         With a full buffer it waits (and runs callbacks) for at most the producer's `block_s`, then raises ServiceUnavailable. Raises
         ConfigurationError for a topic or partition that does not exist, KafkaRefused for a message that is too large, KafkaClientDied
-        after a fatal error. (An absent topic or partition is told to `on_delivery` instead, if nothing was sent to the topic before.) What raised was not taken, and its `on_delivery` is never called.
+        after a fatal error. What raised was not taken, and its `on_delivery` is never called. (An absent topic or partition is told to
+        `on_delivery` instead, if nothing was sent to the topic before.)
         """
         deadline = time.monotonic() + self._block_s
         told = None if on_delivery is None else _teller(on_delivery)

@@ -13,8 +13,8 @@ from jobyard.api.shape import Shape
 from jobyard.client.client import Client
 from jobyard.client.lookup import AttemptRecord, JobStatus
 from jobyard.client.place import refuse_on_loop
-from jobyard.client.waiting import ON_ITS_WAY_S, pauses
-from jobyard.contracts.errors import InvalidJob, JobCancelled, JobExpired, JobFailed, NotFound, WaitTimeout, WrongPlace
+from jobyard.client.waiting import ON_ITS_WAY_S, UNANSWERED_S, pauses
+from jobyard.contracts.errors import InvalidJob, JobCancelled, JobExpired, JobFailed, NotFound, ServiceUnavailable, WaitTimeout, WrongPlace
 from jobyard.contracts.ids import is_job_id
 from jobyard.contracts.job import shown
 from jobyard.contracts.states import State
@@ -56,35 +56,44 @@ class JobHandle(Generic[R_co]):
     def status(self) -> JobStatus:
         """Where it stands now. NotFound if no such job is known (one sent by Kafka may still be on its way)."""
         refuse_on_loop("status")
-        return self._client.status(self._job_id) or self._unknown()
+        return self._client.status(self._job_id) or _unknown(self._job_id)
 
     async def status_async(self) -> JobStatus:
         """status(), for the event loop."""
-        return await self._client.status_async(self._job_id) or self._unknown()
+        return await self._client.status_async(self._job_id) or _unknown(self._job_id)
 
     def wait(self, timeout: timedelta | float | None = None) -> JobStatus:
         """Wait until it has succeeded; None: for ever.
 
         JobFailed (JobCancelled, JobExpired): it ended otherwise. WaitTimeout: it goes on. NotFound: still unknown after 10 s.
+        ServiceUnavailable: the database did not answer at first, or, later, for 30 s.
         """
         refuse_on_loop("wait")
         _refuse_in_handler()
-        patience = time.monotonic() + ON_ITS_WAY_S
+        watch = _Watch(self._job_id)
         for pause in pauses(timeout):
-            ended = self._look(self._client.status(self._job_id), patience)
-            if ended is not None:
-                return ended
+            try:
+                ended = watch.saw(self._client.status(self._job_id))
+            except ServiceUnavailable as error:
+                watch.saw_nothing(error)
+            else:
+                if ended is not None:
+                    return ended
             time.sleep(pause)
         raise self._late(timeout)
 
     async def wait_async(self, timeout: timedelta | float | None = None) -> JobStatus:
         """wait(), for the event loop."""
         _refuse_in_handler()
-        patience = time.monotonic() + ON_ITS_WAY_S
+        watch = _Watch(self._job_id)
         for pause in pauses(timeout):
-            ended = self._look(await self._client.status_async(self._job_id), patience)
-            if ended is not None:
-                return ended
+            try:
+                ended = watch.saw(await self._client.status_async(self._job_id))
+            except ServiceUnavailable as error:
+                watch.saw_nothing(error)
+            else:
+                if ended is not None:
+                    return ended
             await asyncio.sleep(pause)
         raise self._late(timeout)
 
@@ -127,12 +136,27 @@ class JobHandle(Generic[R_co]):
         """retry(), for the event loop."""
         await self._client.command_async("retry", self._job_id, reason)
 
-    def _look(self, found: JobStatus | None, patience: float) -> JobStatus | None:
-        """The status if the wait is over; None: go on. Until `patience` an unknown job may still be on its way."""
+    def _result(self, status: JobStatus) -> R_co:
+        raw = b"null" if status.raw_result is None else status.raw_result.encode()
+        return cast("R_co", msgspec.json.decode(raw) if self._shape is None else self._shape.results.decode(raw))
+
+    def _late(self, timeout: timedelta | float | None) -> WaitTimeout:
+        return WaitTimeout(f"job {self._job_id} had not ended after {timeout}{'' if isinstance(timeout, timedelta) else ' s'}; it goes on")
+
+
+class _Watch:
+    """What one wait has seen of its job."""
+
+    def __init__(self, job_id: str) -> None:
+        self._job_id = job_id
+        self._known_by = time.monotonic() + ON_ITS_WAY_S
+        self._answered: float | None = None
+
+    def saw(self, found: JobStatus | None) -> JobStatus | None:
+        """The status if the job has succeeded; None: go on waiting. A job that is not known yet may still be on its way."""
+        self._answered = time.monotonic()
         if found is None:
-            if time.monotonic() > patience:
-                self._unknown()
-            return None
+            return _unknown(self._job_id) if self._answered > self._known_by else None
         if not found.is_final:
             return None
         if found.state is State.SUCCEEDED:
@@ -140,15 +164,14 @@ class JobHandle(Generic[R_co]):
         sort = {State.CANCELLED: JobCancelled, State.EXPIRED: JobExpired}.get(found.state, JobFailed)
         raise sort(self._job_id, found.error_type or found.state.value, found.error_message or "")
 
-    def _result(self, status: JobStatus) -> R_co:
-        raw = b"null" if status.raw_result is None else status.raw_result.encode()
-        return cast("R_co", msgspec.json.decode(raw) if self._shape is None else self._shape.results.decode(raw))
+    def saw_nothing(self, error: ServiceUnavailable) -> None:
+        """The database did not answer: raise that if it never did, or has not for too long. Else it is being restarted, perhaps."""
+        if self._answered is None or time.monotonic() - self._answered > UNANSWERED_S:
+            raise error
 
-    def _unknown(self) -> NoReturn:
-        raise NotFound(f"no job {self._job_id} is known. Has the transaction that submitted it been committed?")
 
-    def _late(self, timeout: timedelta | float | None) -> WaitTimeout:
-        return WaitTimeout(f"job {self._job_id} had not ended after {timeout}{'' if isinstance(timeout, timedelta) else ' s'}; it goes on")
+def _unknown(job_id: str) -> NoReturn:
+    raise NotFound(f"no job {job_id} is known. Has the transaction that submitted it been committed?")
 
 
 def _refuse_in_handler() -> None:

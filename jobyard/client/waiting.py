@@ -12,6 +12,9 @@ LONGEST_S: Final = 1.0
 ON_ITS_WAY_S: Final = 10.0
 """How long a job that is not known yet may still be on its way, or a command without an answer."""
 
+UNANSWERED_S: Final = 30.0
+"""How long a wait bears a database that has answered before, and does not now."""
+
 
 def pauses(timeout: timedelta | float | None) -> Iterator[float]:
     """Seconds to sleep between looks: 20 ms at first, half as much again each time, 1 s at most. Ends when the time is up; None: never.

@@ -74,7 +74,7 @@ class Handler(Generic[P, R_co]):
         """Old kinds that it still runs."""
         return tuple(self._defaults.get("aliases", ()))
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """The function itself, here and now."""
         return cast("R_co", self.spec.function(*args, **kwargs))
 
@@ -84,15 +84,15 @@ class Handler(Generic[P, R_co]):
         merged: JobOptions = {**self._options, **options}
         return type(self)(self.spec, self._defaults, self._client, self._size, merged)
 
-    def request(self, *args: P.args, **kwargs: P.kwargs) -> JobRequest[R_co]:
+    def request(self, /, *args: P.args, **kwargs: P.kwargs) -> JobRequest[R_co]:
         """A job with its id, not sent yet. TypeError: the arguments don't fit the signature. InvalidJob: something of it is wrong."""
         return self._request(args, kwargs)
 
-    def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
+    def submit(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """Submit a job. Blocks. ServiceUnavailable: whether it got there is unknown; use request() to be able to submit the same job again."""
         return self._request(args, kwargs).submit()
 
-    async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
+    async def submit_async(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """submit(), for the event loop."""
         return await self._request(args, kwargs).submit_async()
 
@@ -127,19 +127,19 @@ class Handler(Generic[P, R_co]):
 class AsyncHandler(Handler[P, Any], Generic[P, R_co]):
     """What `@app.job` gives for an `async def`: a direct call gives its coroutine."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
         """The coroutine of the function itself."""
         return cast("Coroutine[Any, Any, R_co]", self.spec.function(*args, **kwargs))
 
-    def request(self, *args: P.args, **kwargs: P.kwargs) -> JobRequest[R_co]:
+    def request(self, /, *args: P.args, **kwargs: P.kwargs) -> JobRequest[R_co]:
         """A job with its id, not sent yet. TypeError: the arguments don't fit the signature. InvalidJob: something of it is wrong."""
         return self._request(args, kwargs)
 
-    def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
+    def submit(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """Submit a job. Blocks, so not on an event loop, unless `connection` is a sync one."""
         return self._request(args, kwargs).submit()
 
-    async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
+    async def submit_async(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """Submit a job. ServiceUnavailable: whether it got there is unknown; use request() to be able to submit the same job again."""
         return await self._request(args, kwargs).submit_async()
 

@@ -56,6 +56,18 @@ def test_a_direct_call_of_an_async_handler_is_its_coroutine() -> None:
     assert done.value.value == 42
 
 
+def test_arguments_may_be_called_as_they_like() -> None:
+    app = App()
+
+    @app.job
+    def odd(self: int, connection: object = None, id: int = 0, kind: str = "", args: object = None) -> list[object]:  # noqa: A002 - tested
+        return [self, connection, id, kind, args]
+
+    request = odd.request(self=1, connection={"a": 1}, id=2, kind="x", args=[3])
+    assert odd(**odd.spec.decode_args(request.job.args)) == [1, {"a": 1}, 2, "x", [3]]  # type: ignore[arg-type]  # any JSON
+    assert odd(self=1) == [1, None, 0, "", None]
+
+
 def test_a_kind_used_twice_is_an_error() -> None:
     app = App()
     app.job(kind="a", aliases=["b"])(lambda: None)

@@ -127,6 +127,27 @@ class Bundles:
             events.append(Closed(self._closed))
             self._closed = []
 
-    def picture(self) -> list[Bundle]:
-        """All open bundles in order of fences."""
-        return list(self)
+    def picture(self) -> list[tuple[object, ...]]:
+        """All open bundles in order of fences, for comparing. When a placed job was due is not known for sure after a take-over, and not needed."""
+        return [
+            (
+                bundle.fence,
+                bundle.agent_id,
+                bundle.incarnation,
+                bundle.bucket,
+                bundle.kind,
+                bundle.priority,
+                bundle.placed_at,
+                bundle.reason,
+                [job.id for job in bundle.jobs],
+                bundle.attempts,
+                bundle.used,
+                bundle.interruptions,
+                bundle.bounds,
+                bundle.careful,
+                sorted(bundle.ended),
+                sorted(bundle.running.items()),
+                sorted(bundle.cancels.items()),
+            )
+            for bundle in self
+        ]

@@ -85,7 +85,7 @@ def prune(
             output.many(old, as_json, _PARTITIONS, "nothing is past the retention")
             return
         if old and not yes:
-            typer.confirm(f"Drop {len(old)} partitions, with all history of before {old[-1].until.date()}?", abort=True, err=True)
+            output.confirm(f"Drop {len(old)} partitions, with all history of before {old[-1].until.date()}?")
         done = retention.prune(connection, retention_days=kept_days)
     if as_json:
         output.one({"dropped": done.dropped, "waiting": done.waiting, "moved_jobs": done.moved_jobs, "busy": done.busy}, as_json=True)

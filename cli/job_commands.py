@@ -60,7 +60,7 @@ def act_on_matching(
             output.note(f"{job.job_id}  {job.kind}  {job.state}")
         if len(jobs) > 5:
             output.note(f"… and {len(jobs) - 5} more (--dry-run shows all)")
-        typer.confirm(f"{verb.capitalize()} {len(jobs)} jobs?", abort=True, err=True)
+        output.confirm(f"{verb.capitalize()} {len(jobs)} jobs?")
     return act(connection, verb, [job.job_id for job in jobs], reason, as_json)
 
 

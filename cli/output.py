@@ -10,6 +10,8 @@ from typing import Annotated, Any, Final, cast
 import msgspec
 import typer
 
+from jobyard.cli.exits import Exit
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: one object, or one object a line.")]
 
 _GAP: Final = "  "
@@ -116,6 +118,17 @@ def error(text: str) -> None:
     """Say what is wrong, and what to do next; each line by itself."""
     for line in text.splitlines():
         typer.echo(f"error: {line}", err=True)
+
+
+def confirm(question: str) -> None:
+    """Ask on the terminal; where there is none, --yes is needed. No: the command ends with 1."""
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"{question} Add --yes, since there is no terminal to ask on (--dry-run shows what is meant)")
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        note("nothing was done")
+        raise typer.Exit(Exit.REFUSED)
 
 
 class Progress:

@@ -107,7 +107,7 @@ class Admin:
         return made
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Let a topic have `total` partitions; nothing happens if it has as many already. They answer a moment later."""
+        """Let a topic have `total` partitions; nothing happens if it has as many already. They answer a moment later: see `answering`."""
         if self.partitions(topic) >= total:
             return
         what = f"add partitions to {topic}"
@@ -122,6 +122,12 @@ class Admin:
         except Exception:
             if self.partitions(topic) < total:  # else somebody else was faster
                 raise
+        # The controller has said yes; the brokers learn of it a moment later.
+        deadline = time.monotonic() + self._timeout_s
+        while self.partitions(topic) < total:
+            if time.monotonic() > deadline:
+                raise ServiceUnavailable(f"{topic} has no {total} partitions {self._timeout_s:g} s after they were made")
+            time.sleep(_LOOK_S)
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
         """Delete all messages before an offset. Those deleted already are no error."""

@@ -4,11 +4,12 @@ select ctid, id, extract(epoch from run_at)::float8 as run_at, attempt::int as a
 from jobyard.pending
 where lane_id = $lane_id and priority = $priority and kind_id = $kind_id and run_at <= $until::timestamptz
   and (run_at, id) > ($after_at::timestamptz, $after_id::uuid)
-order by run_at, id limit $most;
+order by pending.run_at, pending.id limit $most;   -- qualified: the bare name is the number in the answer, by which no index is ordered
 
 -- name: next_future(lane_id, priority, kind_id, until) -> NextAt
 select extract(epoch from run_at)::float8 as run_at from jobyard.pending
-where lane_id = $lane_id and priority = $priority and kind_id = $kind_id and run_at > $until::timestamptz and run_at < 'infinity' order by run_at limit 1;
+where lane_id = $lane_id and priority = $priority and kind_id = $kind_id and run_at > $until::timestamptz and run_at < 'infinity'
+order by pending.run_at limit 1;
 
 -- name: look_fresh(lane_id, since, also) -> FreshRow
 -- What others have committed since the last look (L23): `since` is that one's pg_snapshot_xmax, `also` its pg_snapshot_xip. One row without a

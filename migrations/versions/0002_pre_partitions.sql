@@ -1,6 +1,6 @@
 -- up
 -- ---------------------------------------------------------------- ids
-create function uuidv7(at timestamptz default clock_timestamp()) returns uuid language sql volatile parallel safe set search_path = pg_catalog, pg_temp as $$
+create function uuidv7(at timestamptz default clock_timestamp()) returns uuid language sql volatile parallel safe as $$
   select encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) placing substring(int8send((extract(epoch from at) * 1000)::bigint) from 3) from 1 for 6), 52, 1), 53, 1), 'hex')::uuid $$;
 -- The smallest id of a moment: "job_id >= jobyard.id_floor(now() - interval '1 day')" reads only the partitions of that day.
 create function id_floor(at timestamptz) returns uuid language sql immutable parallel safe as $$

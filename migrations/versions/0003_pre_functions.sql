@@ -14,7 +14,7 @@ create function shown(value text) returns text language sql immutable parallel s
 create function priority_number(name text) returns smallint language sql immutable parallel safe as $$
   select (array_position(array['critical', 'high', 'medium', 'low', 'very_low'], name) - 1)::smallint $$;
 
--- ---------------------------------------------------------------- the rules of a job's fields. These are inlined into the statements that use them
+-- ---------------------------------------------------------------- the rules of a job's fields. Really immutable and without a setting: so they are inlined into the statements that use them
 create function is_job_id(id text) returns boolean language sql immutable parallel safe as $$
   select id ~ '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$' $$;
 
@@ -60,7 +60,7 @@ create function field_problem(field text, value jsonb) returns text language sql
 
 -- What is wrong with a job, as SQLSTATE:field; null: nothing. A field that is null is left out, and right.
 create function job_problem(kind text, args jsonb, id uuid, priority text, size float8, run_at timestamptz, timeout_s float8, max_attempts int, retry jsonb, version int,
-  submitter text, tags jsonb, parent uuid, traceparent text, now timestamptz, id_max_age interval, max_args_bytes int)
+  submitter text, tags jsonb, parent uuid, traceparent text, oldest uuid, newest uuid, max_args_bytes int)
 returns text language sql immutable parallel safe as $$
   select case
     when kind is null or kind !~ '^[!-~]{1,200}$' then 'JY001:kind'
@@ -79,7 +79,7 @@ returns text language sql immutable parallel safe as $$
     when traceparent is not null and traceparent !~ '^[!-~]{1,128}$' then 'JY002:traceparent'
     when tags is not null and not is_tags(tags) then 'JY002:tags'
     when id is not null and not is_job_id(id::text) then 'JY004:id'
-    when id is not null and (id < id_floor(now - id_max_age) or id > id_floor(now + interval '1 hour')) then 'JY005:id'
+    when id is not null and (id < oldest or id > newest) then 'JY005:id'
   end $$;
 
 -- The size that stands in the arguments at a dotted path; null: there is no number above 0, at most 1e12.
@@ -139,12 +139,13 @@ create function submit(kind text, args jsonb default '{}', id uuid default null,
   run_at timestamptz default null, timeout_s float8 default null, max_attempts int default null, retry jsonb default null, version int default null,
   submitter text default null, tags jsonb default null, parent uuid default null, traceparent text default null)
 returns uuid language plpgsql security definer set search_path = jobyard, pg_catalog, pg_temp as $$
-declare k kinds; l smallint; now_ timestamptz := clock_timestamp(); due timestamptz; prio smallint; problem text; begin
+declare k kinds; l smallint; now_ timestamptz := clock_timestamp(); due timestamptz; prio smallint; problem text; oldest uuid; largest int; begin
   -- JSON's null is a field left out, as in submit_many
   if retry = 'null' then retry := null; end if;
   if tags = 'null' then tags := null; end if;
-  problem := job_problem(kind, args, id, priority, size, run_at, timeout_s, max_attempts, retry, version, submitter, tags, parent, traceparent, now_,
-    (select make_interval(days => value::int) from settings where name = 'id_max_age_days'), (select value::int from settings where name = 'max_args_bytes'));
+  select id_floor(now_ - make_interval(days => a.value::int)), b.value::int into oldest, largest from settings a, settings b where a.name = 'id_max_age_days' and b.name = 'max_args_bytes';
+  -- An expression without a query: it is planned once. As part of a query it would be planned in each call, at ten times the cost.
+  problem := job_problem(kind, args, id, priority, size, run_at, timeout_s, max_attempts, retry, version, submitter, tags, parent, traceparent, oldest, id_floor(now_ + interval '1 hour'), largest);
   if problem is not null then
     perform refuse(problem, case substr(problem, 7) when 'kind' then kind when 'args' then args::text when 'depth' then args::text when 'priority' then priority when 'size' then size::text
       when 'max_attempts' then max_attempts::text when 'timeout_s' then timeout_s::text when 'version' then version::text when 'run_at' then run_at::text when 'retry' then retry::text
@@ -180,7 +181,7 @@ end $$;
 -- Many jobs, all or none, ids in order: one pass of checks, one INSERT … SELECT each.
 create function submit_many(jobs jsonb) returns setof uuid language plpgsql security definer set search_path = jobyard, pg_catalog, pg_temp set jit = off as $$
 declare bad record; now_ timestamptz := clock_timestamp(); ids uuid[]; known_ text; lanes_ smallint[]; wrong_ text; at bigint; value_ text;
-  id_max_age interval := make_interval(days => setting('id_max_age_days')::int); max_args_bytes int := setting('max_args_bytes')::int; begin
+  oldest uuid := id_floor(now_ - make_interval(days => setting('id_max_age_days')::int)); newest uuid := id_floor(now_ + interval '1 hour'); max_args_bytes int := setting('max_args_bytes')::int; begin
   if jsonb_typeof(jobs) is distinct from 'array' then
     perform fail('JY002', format('jobs %s must be a JSON array', shown(jobs::text)), 'Each element is a job as for "submit".');
   end if;
@@ -203,7 +204,7 @@ declare bad record; now_ timestamptz := clock_timestamp(); ids uuid[]; known_ te
       coalesce(r.version, k.version)::smallint as version, coalesce(r.submitter, session_user) as submitter, coalesce(case when r.tags not in ('null', '{}') then r.tags end, k.tags) as tags,
       coalesce(nullif(r.retry, 'null'), k.retry) as retry, coalesce(r.args, '{}') as args, r.traceparent, r.parent,
       job_problem(r.kind, coalesce(r.args, '{}'), r.id, r.priority, r.size, r.run_at, r.timeout_s, r.max_attempts, nullif(r.retry, 'null'), r.version, r.submitter, nullif(r.tags, 'null'), r.parent, r.traceparent,
-        now_, id_max_age, max_args_bytes) as problem
+        oldest, newest, max_args_bytes) as problem
     from rows from (jsonb_to_recordset(jobs) as (id uuid, kind text, args jsonb, lane text, priority text, size float8, run_at timestamptz, timeout_s float8, max_attempts int, retry jsonb,
         version int, submitter text, tags jsonb, parent uuid, traceparent text)) with ordinality
         r(id, kind, args, lane, priority, size, run_at, timeout_s, max_attempts, retry, version, submitter, tags, parent, traceparent, n)

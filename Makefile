@@ -21,7 +21,7 @@ check: $(VENV)/.ready-test  ## format, lint, layers, types, unit tests
 	$(BIN)/python -m pytest -q tests/unit
 
 integration: $(VENV)/.ready-test  ## tests on real Postgres, real Kafka and real processes
-	$(BIN)/python -m pytest -q tests/migration tests/integration tests/acceptance
+	$(BIN)/python -m pytest -q tests/docs tests/migration tests/integration tests/acceptance
 
 format: $(VENV)/.ready-test  ## mend format and what the linter can mend
 	$(BIN)/ruff format .

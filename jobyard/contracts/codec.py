@@ -29,7 +29,9 @@ class Undecodable(Exception):
         self.reason = reason
 
 
-class _StrictIntake(msgspec.Struct, forbid_unknown_fields=True):
+class IntakeMessage(msgspec.Struct, forbid_unknown_fields=True):
+    """A message of the intake topic."""
+
     v: int
     jobs: list[NewJob]
 
@@ -48,7 +50,7 @@ class Intake(msgspec.Struct):
 
 
 _encoder: Final = msgspec.json.Encoder()
-_strict: Final = msgspec.json.Decoder(_StrictIntake)
+_strict: Final = msgspec.json.Decoder(IntakeMessage)
 _loose: Final = msgspec.json.Decoder(_LooseIntake)
 _one: Final = msgspec.json.Decoder(NewJob)
 _bundle: Final = msgspec.json.Decoder(BundleMessage)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from jobyard.contracts import retry
 from jobyard.contracts.moments import LATEST, Instant
-from jobyard.contracts.reports import End, Error
+from jobyard.contracts.reports import NO_RESULT, End, Error
 from jobyard.contracts.retry import LONGEST_DELAY_S, Retrying
 from jobyard.contracts.rules import Rules
 from jobyard.contracts.states import USED, Outcome, State
@@ -196,4 +196,4 @@ def _later(now: Instant, delay_s: float) -> Instant:
 
 
 def _with_error(end: End, error: Error) -> End:
-    return End(end.job, end.attempt, end.outcome, end.started_at, end.ended_at, None, error, False, None)
+    return End(end.job, end.attempt, end.outcome, end.started_at, end.ended_at, NO_RESULT, error, False, None)

@@ -4,13 +4,13 @@ It keeps rows as the tables do: history is only added to, and where a job stands
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobyard.contracts.control import Bucket
 from jobyard.contracts.job import Job, Kind, RefusedJob, resolve
 from jobyard.contracts.moments import Instant
-from jobyard.contracts.reports import Error
+from jobyard.contracts.reports import NO_RESULT, Error
 from jobyard.contracts.rules import Rules
 from jobyard.contracts.states import Outcome, State
 from jobyard.coordinator.core import events as e
@@ -122,10 +122,10 @@ class MemoryLane:
         self.pending[job.id] = PendingRow(job.id, job.kind, job.run_at, job.priority, 0, 0, 0, "n", self.tick())
         return True
 
-    def command(self, verb: str, job_id: str | None = None, actor: str = "somebody", **args: object) -> int:
+    def command(self, verb: str, job_id: str | None = None, args: Mapping[str, object] | None = None, actor: str = "somebody") -> int:
         """A command that somebody records; its number."""
         number = self.tick()
-        self.commands[number] = CommandRow(Command(number, verb, actor, self.now(), job_id, args))
+        self.commands[number] = CommandRow(Command(number, verb, actor, self.now(), job_id, args or {}))
         return number
 
     def state(self, job_id: str) -> State | None:
@@ -545,7 +545,7 @@ class MemoryLaneStore:
                 end.started_at,
                 end.ended_at,
                 end.error,
-                None if end.result is None else bytes(end.result),
+                None if bytes(end.result) == bytes(NO_RESULT) else bytes(end.result),
                 number,
             )
             t.attempts[key] = row

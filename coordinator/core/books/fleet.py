@@ -95,6 +95,7 @@ class Fleet:
         agent.state = state
         if self._current.pop(agent.incarnation, None) is not None:
             self._taken.difference_update(bucket.partition for bucket in agent.buckets)
+            agent.buckets = []
         if self._names.get(agent.name) is agent:
             del self._names[agent.name]
         self.noted_over(agent.incarnation, agent.name, state, now)

@@ -87,7 +87,7 @@ class Membership:
             agent.stamp = stamp
             self._fleet.joined(agent)
             self._look_at = min(self._look_at, agent.heard + self._rules.unreachable_after_s)
-        if self._new or self._wanting or batch.buckets_ready:
+        if self._new or self._wanting or batch.buckets_ready or batch.partitions is not None:
             self._allot(events, now)
 
     def next_at(self, now: Instant) -> Instant | None:

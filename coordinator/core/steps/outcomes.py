@@ -2,7 +2,7 @@
 
 from jobyard.contracts.codec import encode
 from jobyard.contracts.moments import Instant
-from jobyard.contracts.reports import End, Error, Finished, Progress, Released, Started
+from jobyard.contracts.reports import NO_RESULT, End, Error, Finished, Progress, Released, Started
 from jobyard.contracts.states import REPORTABLE, Outcome, State
 from jobyard.coordinator.core import events as happened
 from jobyard.coordinator.core.batch import BadMessage, Batch, ReportsRead
@@ -224,7 +224,14 @@ class Outcomes:
             closes = self._closes(job_id, subject, events, now)
         events.append(
             happened.LateReported(
-                job_id, fence, now, subject.agent_id, end.outcome, closes, end.error, None if end.result is None else bytes(end.result)
+                job_id,
+                fence,
+                now,
+                subject.agent_id,
+                end.outcome,
+                closes,
+                end.error,
+                None if bytes(end.result) == bytes(NO_RESULT) else bytes(end.result),
             )
         )
         if closes:

@@ -7,7 +7,20 @@ import msgspec
 from jobyard.contracts.codec import encode
 from jobyard.contracts.job import Job, NewJob, RefusedJob
 from jobyard.contracts.priority import NAMES
-from jobyard.contracts.reports import End, Error, Finished, Goodbye, Heartbeat, Hello, Progress, Released, Report, Reports, Started
+from jobyard.contracts.reports import (
+    NO_RESULT,
+    End,
+    Error,
+    Finished,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Progress,
+    Released,
+    Report,
+    Reports,
+    Started,
+)
 from jobyard.contracts.rules import Rules
 from jobyard.contracts.states import Outcome, State
 from jobyard.contracts.topics import lane_topics
@@ -292,7 +305,7 @@ class World:
         index = [job.id for job in bundle.jobs].index(job_id)
         ended = T0 + (self.now if ended_at is None else ended_at)
         error = None if outcome is Outcome.SUCCEEDED else Error("ValueError", "no", "")
-        return bundle.fence, End(job_id, bundle.attempts[index], outcome, ended - took, ended, None, error, retryable, delay_s)
+        return bundle.fence, End(job_id, bundle.attempts[index], outcome, ended - took, ended, NO_RESULT, error, retryable, delay_s)
 
     def finish(
         self,

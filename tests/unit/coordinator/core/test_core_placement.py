@@ -144,8 +144,7 @@ def eighteen() -> World:
     world = seventeen()
     for step in range(1, 6):
         world.now = step * 0.1
-        held = [name for name in world.held("a")][:4]
-        for name in held:
+        for name in world.held("a")[:4]:
             world.finish(name, took=0.1)
         world.tick()
     return world

@@ -93,9 +93,9 @@ class Maintenance:
             free += range(total, total + BUCKETS_ADDED)
             total += BUCKETS_ADDED
             _log.info("added %d partitions to %s, now %d", BUCKETS_ADDED, topic, total)
-        if free:
-            ends = self._admin.end_offsets(topic, free)
-            self._inbox.put_buckets(sorted(ends.items()), total)
+        # The first time nothing is asked for but how many there are.
+        ends = self._admin.end_offsets(topic, free) if free else {}
+        self._inbox.put_buckets(sorted(ends.items()), total)
 
     def _compare_ids(self) -> None:
         names = [topic.name for topic in self._topics.all()]

@@ -16,7 +16,7 @@ from jobyard.contracts.ids import id_time
 from jobyard.contracts.job import Job
 from jobyard.contracts.moments import Instant
 from jobyard.contracts.moments import text as at_text
-from jobyard.contracts.reports import End, Error, Finished
+from jobyard.contracts.reports import NO_RESULT, End, Error, Finished
 from jobyard.contracts.rules import RULES
 from jobyard.contracts.states import State
 from jobyard.coordinator.core.batch import BadMessage
@@ -24,6 +24,7 @@ from jobyard.coordinator.core.events import LateReported
 from jobyard.coordinator.core.places import Bundle, Waiting
 
 NULL: Final = "\\N"
+_NO_RESULT: Final = bytes(NO_RESULT)
 MOST_TYPE: Final = 400
 MOST_MESSAGE: Final = 4_000
 MOST_TRACEBACK: Final = 32_000
@@ -122,6 +123,11 @@ def json_of(value: object) -> str:
     return escape(raw.decode())
 
 
+def array(of: Iterable[str]) -> str:
+    """Ids or ctids as the text of an array: a parameter that the server reads at once, where a list would be cast element by element."""
+    return '{"' + '","'.join(of) + '"}'
+
+
 def moment(at: Instant | None) -> str:
     """An instant in COPY text; None is NULL."""
     return NULL if at is None else at_text(at)
@@ -212,8 +218,8 @@ def end(of: End) -> str:
     """The part of a row of `attempts` that its end tells. A result that can't be kept is replaced by an error that says so."""
     started = NULL if of.started_at is None else at_text(of.started_at)
     result, error = NULL, of.error
-    if of.result is not None:
-        raw = bytes(of.result)
+    raw = bytes(of.result)
+    if raw != _NO_RESULT:
         problem = storable.problem_of_json(raw, RULES.max_result_bytes)
         if problem is None:
             result = escape(raw.decode())

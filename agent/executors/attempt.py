@@ -18,7 +18,7 @@ from jobyard.api.context import JobContext
 from jobyard.api.handler import HandlerSpec
 from jobyard.contracts import storable
 from jobyard.contracts.moments import moment
-from jobyard.contracts.reports import End
+from jobyard.contracts.reports import NO_RESULT, End
 from jobyard.contracts.retry import RetryPolicy
 from jobyard.contracts.states import Outcome
 
@@ -143,7 +143,7 @@ class Attempt:
             _SUCCEEDED,
             self.began_at,
             self._around.clock.wall(),
-            None if raw == _NULL else msgspec.Raw(raw),
+            msgspec.Raw(raw),
         )
 
     def raised(self, error: BaseException) -> End:
@@ -168,7 +168,7 @@ class Attempt:
             ending.outcome,
             self.began_at,
             self._around.clock.wall(),
-            None,
+            NO_RESULT,
             ending.error,
             ending.retryable,
             ending.delay_s,
@@ -179,7 +179,7 @@ def unknown_kind(held: Held, at: float) -> End:
     """The end of a job that this agent has no handler for: the leader should not have sent it, another agent may know it."""
     error = LookupError(f"this agent has no handler for kind {held.job.kind!r}")
     ending = verdict(error, "", Failing(held.job.id, held.attempt, held.used, _PLAIN, held.job.retry))
-    return End(held.job.id, held.attempt, ending.outcome, None, at, None, ending.error, ending.retryable, ending.delay_s)
+    return End(held.job.id, held.attempt, ending.outcome, None, at, NO_RESULT, ending.error, ending.retryable, ending.delay_s)
 
 
 def _around(middleware: Middleware, context: JobContext, call: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[object]]:

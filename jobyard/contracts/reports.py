@@ -1,6 +1,6 @@
 """What agents say. A message is one batch of reports of one incarnation, in the order in which they became true."""
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -9,6 +9,10 @@ from jobyard.contracts.states import Outcome
 _Instant = Annotated[float, msgspec.Meta(ge=0, lt=7_258_118_400.0)]
 _Small = Annotated[int, msgspec.Meta(ge=1, le=32_767)]
 _Fence = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+
+
+NO_RESULT: Final = msgspec.Raw(b"null")
+"""What a handler that returns None leaves. (msgspec can't decode `Raw | None`: it takes any value but null for a mistake.)"""
 
 
 class Error(msgspec.Struct, array_like=True, frozen=True):
@@ -22,7 +26,7 @@ class Error(msgspec.Struct, array_like=True, frozen=True):
 class End(msgspec.Struct, array_like=True):
     """The end of one attempt. Times are the agent's wall clock, instants. `delay_s`: the agent's proposal, None: at once or by the leader.
 
-    `retryable`: false = the job ends, whatever attempts are left. `result`: unopened JSON, None: null.
+    `retryable`: false = the job ends, whatever attempts are left. `result`: unopened JSON.
     """
 
     job: str
@@ -30,7 +34,7 @@ class End(msgspec.Struct, array_like=True):
     outcome: Outcome
     started_at: _Instant | None
     ended_at: _Instant
-    result: msgspec.Raw | None = None
+    result: msgspec.Raw = NO_RESULT
     error: Error | None = None
     retryable: bool = True
     delay_s: Annotated[float, msgspec.Meta(ge=0)] | None = None

@@ -23,7 +23,8 @@ insert into jobyard.jobs (id, run_at, kind_id, lane_id, priority, max_attempts, 
 insert into jobyard.attempts (job_id, fence, placed_at, finished_at, agent_id, bucket, kind_id, outcome, final, lane_id, attempt)
   select id, row_number() over () / 100, now(), now(), 1, 1, kind_id, 'succeeded', 'succeeded', 1, 1 from jobyard.jobs;
 insert into jobyard.pending (id, run_at, xid, kind_id, lane_id, priority)
-  select (lpad(to_hex(ms + n), 12, '0') || '70008000' || lpad(to_hex(n), 12, '0'))::uuid, now() + make_interval(secs => n::bigint * 7919 % 1000000 - 100000), '0', 1 + n % 20, 1, n % 5
+  select (lpad(to_hex(ms + n), 12, '0') || '70008000' || lpad(to_hex(n), 12, '0'))::uuid, now() + make_interval(secs => n::bigint * 7919 % 1000000 - 100000),
+    '0', 1 + n % 20, 1, n % 5
   from generate_series(1, 1000000) n, (select ((extract(epoch from now()) - 86400) * 1000)::bigint as ms) m;
 insert into jobyard.bundles (fence, placed_at, lo, hi, agent_id, bucket, kind_id, lane_id, priority, job_ids, attempts, used, interruptions, careful)
   select n, now(), gen_random_uuid(), gen_random_uuid(), 1, 1, 1, 1, 2, array_fill(gen_random_uuid(), array[300]), array_fill(1::smallint, array[300]),

@@ -92,7 +92,7 @@ create function size_in(args jsonb, path text) returns float8 language sql immut
 create function refuse(problem text, value text, place text default '') returns void language plpgsql set search_path = jobyard, pg_catalog, pg_temp as $$
 declare field text := substr(problem, 7); text text; hint text; begin
   case problem
-    when 'JY001:kind' then text := 'must be 1 to 200 printable ASCII characters without spaces'; hint := 'It is the name of a handler; "jobyard kind list" shows those known.';
+    when 'JY001:kind' then text := 'must be 1 to 200 printable ASCII characters without spaces'; hint := 'It is the name of a handler.';
     when 'JY002:args' then text := 'must be a JSON object'; hint := 'They are the keyword arguments of the handler.';
     when 'JY002:depth' then field := 'args'; text := 'must be nested at most 200 levels deep'; hint := 'Put such data elsewhere and pass its address.';
     when 'JY010:args' then text := format('must be at most %s bytes of JSON', setting('max_args_bytes')); hint := 'Put large data elsewhere and pass its address.';

@@ -22,6 +22,13 @@ ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FENCE: Final = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
+SOURCES: Final = [
+    path
+    for folder in ("jobyard", "agent", "cli", "coordinator", "master_db", "migrations", "examples", "bench")
+    for ending in ("*.py", "*.sql")
+    for path in sorted((ROOT / folder).rglob(ending))
+]
+_MENTIONED: Final = re.compile(r"""(?<!application_name=)["`]jobyard ([a-z]+)(?: ([a-z]+))?[^"`\n]*["`]""")
 _INLINE: Final = re.compile(r"`jobyard ([^`]+)`")
 _SEPARATORS: Final = {"&&", "||", "|", ";", ">", "<"}
 
@@ -163,6 +170,15 @@ def test_commands_named_in_the_text_exist(page: Path) -> None:
         for option in (word for word in words if word.startswith("--")):
             known = {name for parameter in group.params for name in parameter.opts}
             assert option in known | {"--help"}, f"jobyard {match[1]}: there is no {option}"
+
+
+def test_commands_that_messages_and_hints_name_exist() -> None:
+    nouns: dict[str, Any] = vars(typer.main.get_command(command_line))["commands"]
+    for path in SOURCES:
+        for match in _MENTIONED.finditer(path.read_text(encoding="utf-8")):
+            noun, verb = match.groups()
+            assert noun in nouns, f"{path}: {match[0]}"
+            assert verb is None or verb in nouns[noun].commands, f"{path}: {match[0]}"
 
 
 @pytest.mark.parametrize(("where", "command"), CONSOLE, ids=[where for where, _ in CONSOLE])

@@ -5,7 +5,7 @@ import logging
 import re
 import sys
 from datetime import UTC, datetime
-from typing import Final, Literal, TextIO
+from typing import Final, Literal, TextIO, cast
 
 _IN_URL: Final = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*):[^\s/]*@(?=[^\s@]*)", re.IGNORECASE)
 _NAMED: Final = re.compile(
@@ -33,7 +33,8 @@ class _Text(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        facts = "".join(f" {name}={value}" for name, value in _facts(record).items())
+        # `event` and `facts` are for machines: the message says the same
+        facts = "".join(f" {name}={value}" for name, value in _extra(record).items() if name not in ("event", "facts"))
         line = f"{at} {record.levelname} {record.name}: {record.getMessage()}{facts}"
         trace = _trace(self, record)
         return masked(line if trace is None else f"{line}\n{trace}")
@@ -61,8 +62,15 @@ def _shown(value: object) -> str:
     return masked(str(value))
 
 
-def _facts(record: logging.LogRecord) -> dict[str, object]:
+def _extra(record: logging.LogRecord) -> dict[str, object]:
     return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+def _facts(record: logging.LogRecord) -> dict[str, object]:
+    """What was given as `extra`; what is in `facts` stands beside the others."""
+    found = _extra(record)
+    inner = found.pop("facts", None)
+    return found | cast("dict[str, object]", inner) if isinstance(inner, dict) else found
 
 
 def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:

@@ -55,9 +55,10 @@ def test_no_password_passes_in_message_argument_or_traceback(style: Literal["tex
 def test_json_is_an_object_a_line() -> None:
     out = io.StringIO()
     logs.configure("json", stream=out)
-    logging.getLogger("a.b").warning("lost %d", 3, extra={"lane": "default", "obj": object()})
+    logging.getLogger("a.b").warning("lost %d", 3, extra={"lane": "default", "obj": object(), "facts": {"slots": 3}})
     logging.getLogger("a.b").info("two\nlines")
     first, second = (json.loads(line) for line in out.getvalue().splitlines())
+    assert first["slots"] == 3
     assert (first["level"], first["logger"], first["message"], first["lane"]) == ("warning", "a.b", "lost 3", "default")
     assert second["message"] == "two\nlines"
 
@@ -67,6 +68,6 @@ def test_text_carries_the_facts_and_setting_up_twice_says_things_once() -> None:
     out = io.StringIO()
     logs.configure("text", stream=io.StringIO())
     logs.configure("text", stream=out)
-    logging.getLogger("a.b").info("hello", extra={"lane": "default"})
+    logging.getLogger("a.b").info("hello", extra={"lane": "default", "event": "e", "facts": {"slots": 3}})
     (line,) = out.getvalue().splitlines()
     assert line.endswith("INFO a.b: hello lane=default")

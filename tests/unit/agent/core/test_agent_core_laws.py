@@ -50,10 +50,8 @@ class History(RuleBasedStateMachine):
     def turn(self, later: float = 0.0) -> None:
         world = self.world
         before = len(world.started)
-        waiting = list(world.waiting)
         lease_until = world.agent.life.lease.until
         world.turn(later)
-        del waiting
         for held in world.started[before:]:
             key = (held.job.id, held.fence)
             assert world.now < lease_until, "started without a lease (A6)"
@@ -80,13 +78,10 @@ class History(RuleBasedStateMachine):
                     self.close(report.fence, end.job)
             elif isinstance(report, Released):
                 for job, _ in report.jobs:
-                    assert (job, report.fence) not in self.started or self.declined_once(job, report.fence)
+                    assert (job, report.fence) not in self.started, "a job that was started is released"
                     self.released.add((job, report.fence))
                     self.close(report.fence, job)
         self.read_reports = len(self.world.said)
-
-    def declined_once(self, job: str, fence: int) -> bool:
-        return (job, fence) not in self.started
 
     def close(self, fence: int, job: str) -> None:
         if fence in self.placed:
@@ -139,7 +134,8 @@ class History(RuleBasedStateMachine):
         world.control(
             Cancel(v=1, epoch=1, agent=NAME, incarnation=self.mine[fence], fence=fence, bucket=bucket, job=job),
         )
-        if self.mine[fence] == world.incarnation and (job, fence) not in self.started:
+        # Before welcome nothing is read, so no cancel either (A10).
+        if world.agent.life.welcomed and self.mine[fence] == world.incarnation and (job, fence) not in self.started:
             self.told_cancelled.add((job, fence))
         self.turn()
 

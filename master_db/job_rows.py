@@ -11,6 +11,7 @@ from jobyard.contracts.retry import Retrying
 from jobyard.master_db.connection import Connection
 from jobyard.master_db.kind_numbers import KindNumbers
 from jobyard.master_db.queries import Query
+from jobyard.master_db.rows import array
 
 MOST_A_STATEMENT = 20_000
 
@@ -39,9 +40,9 @@ JOBS_OF = Query("jobs_of", JobRow)
 
 
 class Stretch(NamedTuple):
-    """Ids that lie close together in time, with their bounds."""
+    """Ids that lie close together in time, as the text of an array, with their bounds."""
 
-    ids: list[str]
+    ids: str
     low: str
     high: str
 
@@ -54,7 +55,7 @@ def stretches(ids: Collection[str]) -> Iterator[Stretch]:
     for group in groups.values():
         for first in range(0, len(group), MOST_A_STATEMENT):
             part = group[first : first + MOST_A_STATEMENT]
-            yield Stretch(part, min(part), max(part))
+            yield Stretch(array(part), min(part), max(part))
 
 
 def load_jobs(connection: Connection, ids: Collection[str]) -> dict[str, JobRow]:

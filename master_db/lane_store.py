@@ -55,6 +55,12 @@ class Taken(NamedTuple):
     one: int
 
 
+class Mark(NamedTuple):
+    """A transaction id."""
+
+    xid: str
+
+
 FIND_LANE = Query("find_lane", LaneNumber)
 SEIZE_LEASE = Query("seize_lease", Seized)
 RENEW_LEASE = Query("renew_lease", Renewed)
@@ -62,6 +68,7 @@ RELEASE_LEASE = Statement("release_lease")
 TAKE_PENDING_AT = Query("take_pending_at", Taken)
 TAKE_PENDING = Query("take_pending", Taken)
 GIVE_AWAKE = Query("give_awake", Took)
+MARK_ASLEEP = Query("mark_asleep", Mark)
 
 _TOO_LARGE = "54"
 _DEPOSED = "2201E"
@@ -148,9 +155,9 @@ class PostgresLaneStore:
             with connection.pipeline():
                 if self._locked:
                     GIVE_AWAKE.cursor(connection, lane_id=self._lane_id)
-                look = LOOK_SNAPSHOT.cursor(connection)
+                mark = MARK_ASLEEP.cursor(connection)
             self._locked = False
-            self._slept_at = Look.of(look.fetchall()[0].snapshot).xmax
+            self._slept_at = int(mark.fetchall()[0].xid)
 
     def wake(self) -> None:
         """Take the lock. If a submitter tests it right now, or a paused predecessor has it, the next looks try again."""
@@ -306,9 +313,9 @@ class PostgresLaneStore:
 
     def _take_pending(self, connection: Connection, journal: Journal) -> None:
         if journal.places:
-            TAKE_PENDING_AT.cursor(connection, places=journal.places, ids=journal.placed_ids)
+            TAKE_PENDING_AT.cursor(connection, places=rows.array(journal.places), ids=rows.array(journal.placed_ids))
         if journal.gone:
-            TAKE_PENDING.cursor(connection, ids=journal.gone)
+            TAKE_PENDING.cursor(connection, ids=rows.array(journal.gone))
 
     # ---- the session
 

@@ -3,7 +3,6 @@
 import time
 from typing import TYPE_CHECKING
 
-
 from jobyard.contracts.errors import NotFound
 from jobyard.master_db.connection import Connection, Timeouts, connect, errors
 from jobyard.master_db.lane_store import FIND_LANE

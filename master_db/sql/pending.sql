@@ -21,7 +21,7 @@ from (values (1)) as one(n) left join (
 
 -- name: take_pending_at(places, ids) -> Taken
 -- What this tick placed or ended leaves, by ctid. Exactly these must be there; else 1 / 0 fails the tick with 22012 (VACUUM FULL moved rows).
-with gone as (delete from jobyard.pending where ctid = any ($places::text[]::tid[]) returning id)
+with gone as (delete from jobyard.pending where ctid = any ($places::tid[]) returning id)
 select 1 / (count(*) = cardinality($ids::uuid[]) and coalesce(bool_and(id = any ($ids::uuid[])), true))::int as one from gone;
 
 -- name: take_pending(ids) -> Taken

@@ -83,7 +83,7 @@ def test_a_plain_job_and_one_with_everything_have_the_same_columns() -> None:
     }
     assert (full["args"], full["timeout_s"], full["submitter"], full["tags"]) == ('{\n\t"a": "\\\\ \\n"}', "2.5", "a\\b", '{"t":"\\ufffd"}')
     assert (full["retry"], full["parent_id"], full["traceparent"]) == ('{"base_s":1.0}', OTHER, "00-1")
-    assert full["run_at"] == "1970-01-01 00:00:00.000001+00"
+    assert full["run_at"] == "1970-01-01 00:00:01.000001+00"
 
 
 def test_L23_rows_of_pending_that_the_leader_writes_are_never_new_to_it() -> None:

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from jobyard import migrations
 from jobyard.cli import output
 from jobyard.cli.exits import Exit
 from jobyard.cli.output import AsJson
@@ -19,7 +18,6 @@ from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
 from jobyard.embedded.folder import DEFAULT
 from jobyard.embedded.foreground import Foreground, Program
 from jobyard.embedded.services import Part, Services, Status
-from jobyard.kafka.admin import ensure_topics
 from jobyard.settings import CliSettings, cli_settings
 
 DATABASE_URL, BOOTSTRAP_SERVERS = "JOBYARD_DATABASE_URL", "JOBYARD_KAFKA_BOOTSTRAP_SERVERS"
@@ -138,6 +136,10 @@ def _ended(services: Services, parts: list[Part]) -> str | None:
 
 
 def _prepare(database: str, servers: str, settings: CliSettings, options: Mapping[str, str]) -> None:
+    # imported late: they take half a second, and every `jobyard` command imports this module
+    from jobyard import migrations
+    from jobyard.kafka.admin import ensure_topics
+
     migrations.upgrade(database)
     ensure_topics(servers, options, settings.namespace, settings.lane)
 

@@ -65,4 +65,4 @@ class Batch:
     @property
     def empty(self) -> bool:
         """Nothing was read."""
-        return not (self.intake or self.reports or self.bad or self.buckets_ready)
+        return not (self.intake or self.reports or self.bad or self.buckets_ready or self.partitions is not None)

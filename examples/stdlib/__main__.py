@@ -5,10 +5,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import islice
 from pathlib import Path
+from typing import Any, Literal
 
 import psycopg
 
@@ -112,28 +112,36 @@ class _Processes:
 
 def _submit(url: str, run: str) -> int:
     """Send all jobs: one half by SQL in a transaction, the other by Kafka. How many they are."""
-    from examples.stdlib.jobs import app, fingerprint, parse, unsteady
+    from examples.stdlib.jobs import app, unsteady
 
     files, sentence = sources.source_files(FOLDER / "broken")
     _say(sentence)
     tags = {"run": run}
-    requests: list[JobRequest[object]] = []
+    middle = len(files) // 2
+    in_transaction = list(_requests(files[:middle], tags, "sql"))
+    in_transaction += [
+        unsteady.options(tags=tags, priority="high").request(str(path), failures=1 + i % 3) for i, path in enumerate(files[::90])
+    ]
+    began = time.monotonic()
+    with app, psycopg.connect(url) as connection:
+        with connection.transaction():
+            by_sql = app.submit_many(in_transaction, connection=connection).accepted
+        _say(f"submitted {by_sql} jobs by SQL in one transaction ({time.monotonic() - began:.1f} s)")
+        began = time.monotonic()
+        by_kafka = app.submit_many(_requests(files[middle:], tags, "kafka")).accepted
+        _say(f"submitted {by_kafka} jobs by Kafka ({time.monotonic() - began:.1f} s)")
+    return by_sql + by_kafka
+
+
+def _requests(files: Sequence[Path], tags: Mapping[str, str], via: Literal["sql", "kafka"]) -> Iterator[JobRequest[Any]]:
+    """Two jobs a file."""
+    from examples.stdlib.jobs import fingerprint, parse
+
+    parsing = parse.options(tags=tags, via=via)
+    printing = fingerprint.options(tags=tags, via=via, priority="low")
     for path in files:
-        kilobytes = max(0.1, path.stat().st_size / 1024)
-        requests.append(parse.options(tags=tags).request(str(path), kilobytes=round(kilobytes, 2)))
-        requests.append(fingerprint.options(tags=tags, priority="low").request(str(path)))
-    flaky = [unsteady.options(tags=tags, priority="high").request(str(path), failures=1 + i % 3) for i, path in enumerate(islice(files, 0, None, 90))]
-    began = time.monotonic()
-    middle = len(requests) // 2
-    with psycopg.connect(url) as connection, connection.transaction():
-        by_sql = app.submit_many([*flaky, *requests[:middle]], connection=connection)
-    _say(f"submitted {by_sql.accepted} jobs by SQL in one transaction ({time.monotonic() - began:.1f} s)")
-    began = time.monotonic()
-    by_kafka = 0
-    with app:
-        by_kafka = app.submit_many([request.replace(via="kafka") for request in requests[middle:]]).accepted
-    _say(f"submitted {by_kafka} jobs by Kafka ({time.monotonic() - began:.1f} s)")
-    return len(flaky) + len(requests)
+        yield parsing.request(str(path), kilobytes=round(max(0.1, path.stat().st_size / 1024), 2))
+        yield printing.request(str(path))
 
 
 def _watch(connection: psycopg.Connection[tuple[object, ...]], run: str, submitted: int, processes: _Processes) -> None:
@@ -160,7 +168,7 @@ def _watch(connection: psycopg.Connection[tuple[object, ...]], run: str, submitt
         if ended >= submitted:
             print()
             return
-        if not killed and ended >= submitted * KILL_AT and (counts.get('running') or counts.get('placed')):
+        if not killed and ended >= submitted * KILL_AT and (counts.get("running") or counts.get("placed")):
             killed = True
             processes.kill(KILLED)
             processes.start_agent(KILLED)

@@ -23,4 +23,7 @@ def source_files(scratch: Path) -> tuple[list[Path], str]:
     for name, content in _BROKEN.items():
         (scratch / name).write_bytes(content)
     files += [scratch / name for name in _BROKEN]
-    return files, f"{len(files)} source files in {library}; this distribution left the tests out, so {len(_BROKEN)} broken files were written to {scratch}"
+    return (
+        files,
+        f"{len(files)} source files in {library}; this distribution left the tests out, so {len(_BROKEN)} broken files were written to {scratch}",
+    )

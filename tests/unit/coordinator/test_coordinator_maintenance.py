@@ -86,3 +86,11 @@ def test_L22_partitions_are_added_when_none_is_free(chores: Chores) -> None:
     batch, _ = chores.inbox.take(1, 5)
     assert [partition for partition, _ in batch.buckets_ready] == list(range(50, 100))
     assert batch.partitions == 100
+
+
+def test_how_many_partitions_there_are_is_told_though_none_is_asked_for(chores: Chores) -> None:
+    chores.maintenance.start()
+    chores.maintenance.want(BucketsWanted([], add=False))
+    batch, _ = chores.inbox.take(1, 5)
+    assert batch.buckets_ready == []
+    assert batch.partitions == 50

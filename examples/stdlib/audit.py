@@ -40,8 +40,17 @@ from (select h.job_id, count(*) as attempts from jobyard.attempt_history h join 
 group by attempts
 order by attempts""",
 )
+LOST = Question(
+    "What the killed agent left behind: jobs that may have run, and jobs that certainly were not started",
+    """
+select h.outcome, count(*) as jobs
+from jobyard.attempt_history h join jobyard.job_status s using (job_id)
+where s.tags @> jsonb_build_object('run', %(run)s::text) and h.agent = %(killed)s and h.outcome in ('lost', 'released')
+group by h.outcome
+order by h.outcome""",
+)
 MOVED = Question(
-    "Jobs that were on the killed agent when it died, and where they ran next",
+    "Some of them, and where they ran next",
     """
 select lost.job_id, lost.kind, lost.attempt as lost_attempt, lost.outcome, following.attempt as next_attempt,
        following.agent as next_agent, following.outcome as next_outcome

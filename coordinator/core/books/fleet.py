@@ -138,6 +138,8 @@ class Fleet:
         agent.size = agent.size - size if agent.jobs else 0.0
         if not agent.jobs:
             agent.alone = False
+            if self._limbo:
+                self._limbo.pop(agent.incarnation, None)
         self.pools.changed = True
         self.pools.refresh(agent)
 

@@ -68,24 +68,40 @@ class WaitingJobs:
         backlog = self._backlogs.of(job.priority, job.kind)
         key = (job.run_at, job.id)
         if key <= backlog.cursor:
-            self._hold(waiting, backlog)
+            self._hold(waiting, self._strand(job))
         elif job.run_at <= now and (backlog.next_at is None or backlog.next_at > job.run_at) and self._backlogs.has_room(backlog):
-            self._hold(waiting, backlog)
+            self._hold(waiting, self._strand(job))
             backlog.moved(key)
         else:
             self._aside[job.id] = waiting
             self._backlogs.notice(backlog, job.run_at)
 
     def came_new(self, jobs: Iterable[Job], now: Instant) -> None:
-        """Jobs whose insert was seen to be new."""
-        came = self.came
+        """Jobs whose insert was seen to be new. As `came`, with little for each: those of one strand come in rows as a rule."""
+        new, by_id, has_room = self._new.append, self._by_id, self._backlogs.has_room
+        like: tuple[int, str, int, float] | None = None
+        strand: Strand | None = None
         for job in jobs:
-            came(Waiting(job, 0, 0, 0, job.max_attempts), now)
+            likeness = (job.priority, job.kind, job.version, job.size)
+            if strand is None or likeness != like:
+                like, strand = likeness, self._strand(job)
+            backlog = strand.backlog
+            job_id, run_at = job.id, job.run_at
+            waiting = Waiting(job, 0, 0, 0, job.max_attempts)
+            new(waiting)
+            by_id[job_id] = waiting
+            key = (run_at, job_id)
+            if key > backlog.cursor:
+                if run_at > now or (backlog.next_at is not None and backlog.next_at <= run_at) or not has_room(backlog):
+                    self._aside[job_id] = waiting
+                    self._backlogs.notice(backlog, run_at)
+                    continue
+                backlog.moved(key)
+            self._hold(waiting, strand)
 
     def read(self, rows: Iterable[Waiting]) -> None:
         """Due rows of the store. Those that memory has, or that left in this tick, are known already."""
         by_id, touched = self._by_id, self._touched
-        backlog: Backlog | None = None
         for waiting in rows:
             job = waiting.job
             held = by_id.get(job.id)
@@ -95,11 +111,9 @@ class WaitingJobs:
                 continue
             if touched and job.id in touched:
                 continue
-            if backlog is None or backlog.kind != job.kind or backlog.priority != job.priority:
-                backlog = self._backlogs.of(job.priority, job.kind)
             by_id[job.id] = waiting
             waiting.stored = True
-            self._hold(waiting, backlog)
+            self._hold(waiting, self._strand(job))
 
     def left(self, waiting: Waiting) -> None:
         """A waiting job is none any more (cancelled, or a late success). It may stand in memory, or only in a row."""
@@ -181,7 +195,7 @@ class WaitingJobs:
             if len(taken) >= jobs:
                 break
             room -= job.size
-            bytes_ += weight(job)
+            bytes_ += len(job.args) + _ENVELOPE if job.tags is None else weight(job)
             if taken and (room < 0 or job.size > largest or bytes_ > most_bytes):
                 break
             heappop(heap)
@@ -229,17 +243,20 @@ class WaitingJobs:
 
     # -- inside
 
-    def _hold(self, waiting: Waiting, backlog: Backlog) -> None:
-        job = waiting.job
+    def _strand(self, job: Job) -> Strand:
         key = (job.priority, job.kind, job.version, size_class(job.size))
         strand = self._strands.get(key)
         if strand is None:
-            strand = self._strands[key] = Strand(*key, backlog, self._durations.of(job.kind, key[3]))
+            strand = self._strands[key] = Strand(*key, self._backlogs.of(job.priority, job.kind), self._durations.of(job.kind, key[3]))
+        return strand
+
+    def _hold(self, waiting: Waiting, strand: Strand) -> None:
+        job = waiting.job
         heap = strand.heap
-        self._came += 1
-        entry = (job.run_at, job.id, self._came, waiting)
+        self._came = came = self._came + 1
+        entry = (job.run_at, job.id, came, waiting)
         heappush(heap, entry)
-        backlog.held += 1
+        strand.backlog.held += 1
         if heap[0] is entry:
             heappush(self._heads[job.priority], (job.run_at, job.id, strand))
         self.changed = True
@@ -250,7 +267,7 @@ class WaitingJobs:
         del self._by_id[job.id]
         if self._aside.pop(job.id, None) is not None:
             return
-        strand = self._strands[job.priority, job.kind, job.version, size_class(job.size)]
+        strand = self._strand(job)
         strand.backlog.held -= 1
         heap = strand.heap
         if heap[0][3] is waiting:

@@ -28,7 +28,8 @@ class Commands:
         self._waiting = waiting
         self._intake_read_at: Instant | None = None
         self._syncs: set[int] = set()
-        self._asked: set[int] = set()
+        self._reading: set[int] = set()
+        self._read: set[int] = set()
         self._not_here: set[int] = set()
         self._wants_intake_end = False
 
@@ -36,15 +37,17 @@ class Commands:
         """Cancels without an answer are sent again (L13)."""
         for bundle, index in self._bundles.cancels_due(now - self._rules.cancel_again_s):
             self._send(bundle, index, bundle.cancels[index], events, now)
-        self._asked, self._syncs = self._syncs, set()
-        questions.kinds = bool(self._asked)
+        self._reading, self._syncs = self._syncs, set()
+        questions.kinds = bool(self._reading)
 
     def decide(self, batch: Batch, answers: Answers, events: list[Event], now: Instant) -> None:
         """Answer what can be answered."""
+        self._read |= self._reading
         if batch.look or answers.commands:
             self._wants_intake_end = False
             given = {command.command_id for command in answers.commands}
             self._not_here &= given
+            self._read &= given
         for command in answers.commands:
             if command.verb == "sync":
                 self._sync(command, events)
@@ -79,7 +82,7 @@ class Commands:
     # -- verbs
 
     def _sync(self, command: Command, events: list[Event]) -> None:
-        if command.command_id in self._asked:
+        if command.command_id in self._read:
             events.append(Answered(command.command_id, None, "the kinds have been read again"))
         else:
             self._syncs.add(command.command_id)

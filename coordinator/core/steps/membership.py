@@ -295,7 +295,7 @@ class Membership:
                     self._fleet.pools.resized()
                     self._fleet.pools.refresh(agent)
             for agent in self._fleet.in_limbo():
-                if not self._bundles.of(agent.incarnation) or read_at - agent.heard >= agent.lost_after_s:
+                if read_at - agent.heard >= agent.lost_after_s:
                     self._lost(agent, read_at - agent.heard, events, now)
         moments = [agent.heard + self._patience(agent) for agent in self._fleet]
         moments += [agent.heard + agent.lost_after_s for agent in self._fleet.in_limbo()]

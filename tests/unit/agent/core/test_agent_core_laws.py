@@ -255,5 +255,5 @@ class History(RuleBasedStateMachine):
         assert world.agent.running == 0
 
 
-History.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+History.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 TestHistory = History.TestCase

@@ -98,6 +98,8 @@ _PRODUCER: Final[Mapping[str, str | int | bool]] = {
     "enable.idempotence": True,
     "message.max.bytes": MAX_MESSAGE_BYTES,
     "request.timeout.ms": 5_000,
+    # A topic that is not there is told after this; by default the library hopes for half a minute, longer than clients wait.
+    "topic.metadata.propagation.max.ms": 5_000,
     "retry.backoff.ms": 50,
     "retry.backoff.max.ms": 1_000,
     # What is not acknowledged lies in memory: bounded, then produce waits.

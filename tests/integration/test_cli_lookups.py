@@ -211,6 +211,15 @@ def test_bulk_commands_ask_and_without_a_terminal_need_yes(run: Run, monkeypatch
     assert run("job", "list", "--state", "pending")[1] != []
 
 
+def test_a_lane_that_is_not_there_is_said_on_either_way(run: Run) -> None:
+    code, _, err = run("job", "submit", "mail", "--lane", "absent")
+    assert code in (Exit.REFUSED, Exit.NOT_FOUND)
+    assert "absent" in err
+    code, _, err = run("job", "submit", "mail", "--lane", "absent", "--via", "kafka")
+    assert code == Exit.USAGE
+    assert "jobyard lane add" in err
+
+
 def test_services_that_are_not_there_are_4(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBYARD_DATABASE_URL", "postgresql://nobody:geheim@127.0.0.1:1/x")
     settings.forget()

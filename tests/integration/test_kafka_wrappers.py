@@ -206,6 +206,17 @@ def test_a_partition_unknown_to_a_new_producer_is_told_on_delivery(topics: LaneT
     assert failure.sort == "configuration"
 
 
+def test_a_topic_that_is_not_there_is_told_on_delivery(namespace: str, producer: Producer) -> None:
+    told: list[KafkaFailure | None] = []
+    producer.produce(f"{namespace}.absent.intake", b"x", on_delivery=told.append)
+    started = time.monotonic()
+    assert producer.flush(PATIENCE_S) == 0
+    assert time.monotonic() - started < 10  # what clients wait
+    (failure,) = told
+    assert failure is not None
+    assert failure.sort == "configuration"
+
+
 def test_a_full_buffer_waits_then_says_so(namespace: str) -> None:
     nobody = open_producer("127.0.0.1:1", {"queue.buffering.max.messages": "10"}, block_s=0.3)
     for _ in range(10):

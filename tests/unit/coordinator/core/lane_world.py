@@ -29,7 +29,8 @@ from jobyard.coordinator.core.dispatch import Outgoing
 from jobyard.coordinator.core.events import Event, Placed
 from jobyard.coordinator.core.lane import Lane
 from jobyard.coordinator.core.places import Bundle
-from jobyard.testing.memory_store import AttemptRow, MemoryLane, MemoryLaneStore
+from jobyard.testing.memory_store import MemoryLaneStore
+from jobyard.testing.memory_tables import AttemptRow, MemoryLane
 
 T0 = 1_000_000.0
 """Zero of the tests' clock: all times that they name count from here."""

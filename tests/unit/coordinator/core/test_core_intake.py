@@ -7,7 +7,7 @@ from jobyard.contracts.job import Job, Kind, NewJob, Problem, RefusedJob
 from jobyard.contracts.rules import Rules
 from jobyard.contracts.states import State
 from jobyard.coordinator.core import events as happened
-from jobyard.coordinator.core.batch import BadMessage, IntakeRead
+from jobyard.coordinator.core.batch import BadMessage, Batch, IntakeRead
 from jobyard.coordinator.core.books.backlog import FIRST_ID
 
 
@@ -219,3 +219,14 @@ def test_a_take_over_knows_what_waits() -> None:
 
 def test_the_cursor_starts_before_every_id() -> None:
     assert a_job_id(0) > FIRST_ID
+
+
+def test_L25_the_database_is_looked_at_when_the_batch_says_so() -> None:
+    world = World()
+    world.join("a")
+    world.submit("j")
+    world.batch.look = False
+    world.tick(1)
+    assert world.lane.next_at(T0 + 1) == T0 + 5.0
+    assert world.lane.hear(Batch(look=False), T0 + 1.0).look is False
+    assert world.lane.hear(Batch(), T0 + 1.0).look is True

@@ -1,0 +1,201 @@
+"""The tables of one lane in memory: what clients write, and what the rows say of where a job stands. See memory_store."""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from jobyard.contracts.control import Bucket
+from jobyard.contracts.job import Job, Kind
+from jobyard.contracts.moments import Instant
+from jobyard.contracts.reports import Error
+from jobyard.contracts.states import Outcome, State
+from jobyard.coordinator.core import events as e
+from jobyard.coordinator.core.places import Bundle, Waiting, Why
+from jobyard.coordinator.core.questions import Command
+from jobyard.coordinator.core.snapshot import AgentRow
+
+
+@dataclass(slots=True)
+class PendingRow:
+    """A row of `pending`. `seq`: when others committed it; 0: the leader's own."""
+
+    job_id: str
+    kind: str
+    run_at: Instant
+    priority: int
+    attempt: int
+    used: int
+    interruptions: int
+    why: Why
+    seq: int = 0
+
+
+@dataclass(slots=True)
+class AttemptRow:
+    """A row of `attempts`. `seq`: the order in which final rows and reopenings were written."""
+
+    job_id: str
+    fence: int
+    attempt: int
+    used: int
+    outcome: Outcome
+    final: State | None
+    agent_id: int
+    bucket: int
+    placed_at: Instant
+    started_at: Instant | None
+    ended_at: Instant
+    error: Error | None
+    result: bytes | None
+    seq: int
+
+
+@dataclass(slots=True)
+class BundleRow:
+    """A row of `bundles`: what was placed. What of it has ended is told by `attempts`."""
+
+    bundle: Bundle
+
+
+@dataclass(slots=True)
+class EventRow:
+    """A row of `job_events`."""
+
+    noted: e.Noted
+    seq: int
+
+
+@dataclass(slots=True)
+class CommandRow:
+    """A row of `commands`. `answer`: code and text, None: nobody has answered."""
+
+    command: Command
+    answer: tuple[str | None, str] | None = None
+    not_here: bool = False
+
+
+@dataclass(slots=True)
+class MemoryLane:
+    """The tables of one lane. `now`: the database's clock. `locked`: ids that an open transaction of somebody else holds."""
+
+    now: Callable[[], Instant]
+    epoch: int = 0
+    leader: str = ""
+    lease_until: Instant = 0.0
+    fence: int = 0
+    offsets: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
+    kinds: dict[str, Kind] = field(default_factory=dict[str, Kind])
+    jobs: dict[str, Job] = field(default_factory=dict[str, Job])
+    pending: dict[str, PendingRow] = field(default_factory=dict[str, PendingRow])
+    bundles: dict[int, BundleRow] = field(default_factory=dict[int, BundleRow])
+    attempts: dict[tuple[str, int], AttemptRow] = field(default_factory=dict[tuple[str, int], AttemptRow])
+    attempts_of: dict[str, list[AttemptRow]] = field(default_factory=dict[str, list[AttemptRow]])
+    events: list[EventRow] = field(default_factory=list[EventRow])
+    finals: dict[str, tuple[int, State]] = field(default_factory=dict[str, tuple[int, State]])
+    reopened: dict[str, list[tuple[int, e.Reopened]]] = field(default_factory=dict[str, list[tuple[int, e.Reopened]]])
+    running: dict[str, tuple[int, Instant]] = field(default_factory=dict[str, tuple[int, Instant]])
+    progress: dict[str, e.Progressed] = field(default_factory=dict[str, e.Progressed])
+    late: dict[tuple[str, int], e.LateReported] = field(default_factory=dict[tuple[str, int], e.LateReported])
+    agents: dict[int, AgentRow] = field(default_factory=dict[int, AgentRow])
+    agent_ended: dict[int, Instant] = field(default_factory=dict[int, Instant])
+    buckets: dict[int, tuple[int, Bucket]] = field(default_factory=dict[int, tuple[int, Bucket]])
+    commands: dict[int, CommandRow] = field(default_factory=dict[int, CommandRow])
+    quarantine: list[e.Quarantined] = field(default_factory=list[e.Quarantined])
+    held: dict[str, Job] = field(default_factory=dict[str, Job])
+    locked: set[str] = field(default_factory=set[str])
+    awake: bool = False
+    seq: int = 0
+
+    def submit(self, job: Job) -> bool:
+        """A client's transaction that commits one job. False: the id was known."""
+        if job.id in self.jobs:
+            return False
+        self.jobs[job.id] = copy.copy(job)
+        self.pending[job.id] = PendingRow(job.id, job.kind, job.run_at, job.priority, 0, 0, 0, "n", self.tick())
+        return True
+
+    def command(self, verb: str, job_id: str | None = None, args: Mapping[str, object] | None = None, actor: str = "somebody") -> int:
+        """A command that somebody records; its number."""
+        number = self.tick()
+        self.commands[number] = CommandRow(Command(number, verb, actor, self.now(), job_id, args or {}))
+        return number
+
+    def state(self, job_id: str) -> State | None:
+        """The job's state by the rows; None: there is no such job (or it stands nowhere, which must not be)."""
+        if job_id in self.pending:
+            return State.PENDING
+        if self.open_spot(job_id) is not None:
+            return State.RUNNING if job_id in self.running else State.PLACED
+        return self.final(job_id)
+
+    def final(self, job_id: str) -> State | None:
+        """The final state that no retry by hand has voided."""
+        found = self.finals.get(job_id)
+        reopened = self.reopened.get(job_id)
+        if found is None or (reopened and reopened[-1][0] > found[0]):
+            return None
+        return found[1]
+
+    def open_spot(self, job_id: str) -> tuple[Bundle, int] | None:
+        """The open bundle that the job stands in, and its index."""
+        for row in self.bundles.values():
+            for index, job in enumerate(row.bundle.jobs):
+                if job.id == job_id and (job_id, row.bundle.fence) not in self.attempts:
+                    return row.bundle, index
+        return None
+
+    def bound(self, job_id: str) -> int:
+        """How many attempts may be used."""
+        reopened = self.reopened.get(job_id)
+        return reopened[-1][1].bound if reopened else self.jobs[job_id].max_attempts
+
+    def waiting(self, row: PendingRow) -> Waiting:
+        """What the leader gets of a row."""
+        job = copy.copy(self.jobs[row.job_id])
+        job.run_at, job.priority = row.run_at, row.priority
+        return Waiting(job, row.attempt, row.used, row.interruptions, self.bound(row.job_id), row.why, True, f"({row.job_id})")
+
+    def loaded_agent(self, row: AgentRow) -> AgentRow:
+        """What a snapshot holds of an agent."""
+        buckets = [bucket for owner, bucket in self.buckets.values() if owner == row.agent_id]
+        made = copy.copy(row)
+        made.kinds = dict(row.kinds)
+        made.buckets = sorted(buckets, key=lambda bucket: bucket.priority)
+        return made
+
+    def loaded_bundle(self, bundle: Bundle) -> Bundle:
+        """What a snapshot holds of an open bundle: all but what was placed follows from other rows."""
+        fence = bundle.fence
+        jobs = [copy.copy(self.jobs[job.id]) for job in bundle.jobs]
+        for job in jobs:
+            job.priority = bundle.priority
+        opened = [index for index, job in enumerate(jobs) if (job.id, fence) not in self.attempts]
+        asked = {
+            row.noted.job_id: str((row.noted.detail or {}).get("reason", ""))
+            for row in self.events
+            if row.noted.event == "cancel_asked" and (row.noted.detail or {}).get("fence") == fence
+        }
+        return Bundle(
+            fence,
+            bundle.agent_id,
+            bundle.incarnation,
+            bundle.bucket,
+            bundle.kind,
+            bundle.priority,
+            bundle.placed_at,
+            dict(bundle.reason),
+            jobs,
+            list(bundle.attempts),
+            list(bundle.used),
+            list(bundle.interruptions),
+            [self.bound(job.id) for job in jobs],
+            list(bundle.careful),
+            {index for index in range(len(jobs)) if (jobs[index].id, fence) in self.attempts},
+            {index: self.running[jobs[index].id][1] for index in opened if self.running.get(jobs[index].id, (0, 0))[0] == fence},
+            {index: asked[jobs[index].id] for index in opened if jobs[index].id in asked},
+        )
+
+    def tick(self) -> int:
+        """The next number of the one counter that orders what was committed."""
+        self.seq += 1
+        return self.seq

@@ -1,12 +1,13 @@
 """Questions of a tick as queries, their rows as answers. All in one pipelined round trip, and a second one for the jobs that the first one names."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from psycopg import RawCursor
 
 from jobyard.contracts import storable
+from jobyard.contracts.job import problem_of_kind
 from jobyard.contracts.moments import text as at_text
 from jobyard.contracts.states import Outcome
 from jobyard.coordinator.core.places import Why
@@ -71,6 +72,7 @@ RELABEL_COMMAND = Statement("relabel_command")
 NOTIFY_LANE = Statement("notify_lane")
 REPLACE_AGENT = Statement("replace_agent")
 INSERT_AGENT = Query("insert_agent", AgentNumber)
+SET_KINDS = Statement("set_kinds")
 
 
 class Took(NamedTuple):
@@ -106,16 +108,20 @@ class Sent:
     due: list[tuple[DueQuestion, RawCursor[DueRow], RawCursor[NextAt]]] = field(
         default_factory=list[tuple[DueQuestion, "RawCursor[DueRow]", "RawCursor[NextAt]"]]
     )
-    agents: list[RawCursor[AgentNumber]] = field(default_factory=list["RawCursor[AgentNumber]"])
+    agents: list[tuple[NewAgent, RawCursor[AgentNumber]]] = field(default_factory=list[tuple[NewAgent, "RawCursor[AgentNumber]"]])
 
 
 class Answering:
-    """Answers the questions of one lane's ticks. `look`: the snapshot of the last look."""
+    """Answers the questions of one lane's ticks. `look`: the snapshot of the last look.
+
+    `incomplete`: kinds of agents that said hello while somebody's open transaction was adding one of them, by agent number.
+    """
 
     def __init__(self, lane_id: int, kinds: KindNumbers) -> None:
         self._lane_id = lane_id
         self._kinds = kinds
         self.look: Look | None = None
+        self.incomplete: dict[int, dict[str, int]] = {}
 
     def send_look(self, connection: Connection, sent: Sent) -> None:
         """What others have committed since the last look, and commands."""
@@ -138,12 +144,7 @@ class Answering:
     def send_agents(self, connection: Connection, agents: Sequence[NewAgent], sent: Sent) -> None:
         """New incarnations. One that has ended long ago gets no number."""
         for agent in agents:
-            # a name or version that no table can hold is of no handler that any job could name
-            known = [
-                (self._kinds.ids[kind], version)
-                for kind, version in agent.kinds.items()
-                if kind in self._kinds.ids and 0 < version <= 32_767
-            ]
+            kind_ids, versions = self._numbers(agent.kinds)
             REPLACE_AGENT.run(connection, lane_id=self._lane_id, name=agent.name, incarnation=agent.incarnation)
             cursor = INSERT_AGENT.cursor(
                 connection,
@@ -155,16 +156,35 @@ class Answering:
                 lane_id=self._lane_id,
                 name=agent.name,
                 host=storable.text(agent.host, 400),
-                kinds=[kind_id for kind_id, _ in known],
-                versions=[version for _, version in known],
+                kinds=kind_ids,
+                versions=versions,
             )
-            sent.agents.append(cursor)
+            sent.agents.append((agent, cursor))
+
+    def _numbers(self, kinds: Mapping[str, int]) -> tuple[list[int], list[int]]:
+        """Kinds and versions for a row of `agents`. A name or version that no table can hold is of no handler that any job could name."""
+        known = [(self._kinds.ids[kind], version) for kind, version in kinds.items() if kind in self._kinds.ids and 0 < version <= 32_767]
+        return [kind_id for kind_id, _ in known], [version for _, version in known]
+
+    def complete(self, connection: Connection) -> None:
+        """Add to agents the kinds that are there by now. Outside of a transaction."""
+        self._kinds.meet(connection, {kind for kinds in self.incomplete.values() for kind in kinds})
+        for agent_id, kinds in list(self.incomplete.items()):
+            if not self._lacks(kinds):
+                kind_ids, versions = self._numbers(kinds)
+                SET_KINDS.run(connection, agent_id=agent_id, kinds=kind_ids, versions=versions)
+                del self.incomplete[agent_id]
+
+    def _lacks(self, kinds: Mapping[str, int]) -> bool:
+        return any(kind not in self._kinds.ids and problem_of_kind(kind) is None for kind in kinds)
 
     def receive(self, connection: Connection, sent: Sent, late: Sequence[tuple[str, int]], answers: Answers) -> None:
         """Take the answers in, and look up the jobs that they name."""
-        for cursor in sent.agents:
+        for agent, cursor in sent.agents:
             for number in cursor.fetchall():
                 answers.agents[number.incarnation] = number.agent_id
+                if self._lacks(agent.kinds):
+                    self.incomplete[number.agent_id] = agent.kinds
         if sent.fresh is not None:
             self._receive_fresh(connection, sent.fresh, answers)
         if sent.due:

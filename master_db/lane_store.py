@@ -104,6 +104,7 @@ class PostgresLaneStore:
         self._locked = False
         self._slept_at: int | None = None
         self._held = False
+        self._complete_at = 0.0
 
     # ---- taking and giving the lane
 
@@ -190,6 +191,9 @@ class PostgresLaneStore:
             answers = Answers()
             if questions.kinds:
                 self._kinds.load(connection)
+            if self._answering.incomplete and self._monotonic() >= self._complete_at:
+                self._answering.complete(connection)
+                self._complete_at = self._monotonic() + self._rules.held_again_s
             new = self._newcomers.sort_out(connection, questions, answers)
             if questions.look and self._answering.look is None:
                 self._answering.look = Look.of(LOOK_SNAPSHOT.one(connection).snapshot)

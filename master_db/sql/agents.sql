@@ -8,6 +8,9 @@ insert into jobyard.agents (incarnation, started_at, heard_at, capacity, lost_af
 values ($incarnation::uuid, $started::timestamptz, $started::timestamptz, $capacity, $lost_after_s, $slots, $lane_id, $name, $host, $kinds::int[], $versions::smallint[])
 on conflict (incarnation) do nothing returning agent_id, incarnation;
 
+-- name: set_kinds(agent_id, kinds, versions)
+update jobyard.agents set kinds = $kinds::int[], versions = $versions::smallint[] where agent_id = $agent_id;
+
 -- name: hear_agents(agent_ids, moments)
 update jobyard.agents set heard_at = h.at from unnest($agent_ids::int[], $moments::timestamptz[]) as h(agent_id, at) where agents.agent_id = h.agent_id;
 

@@ -14,6 +14,7 @@ from jobyard.contracts.control import Bucket
 from jobyard.contracts.errors import NotFound, ServiceUnavailable
 from jobyard.contracts.job import NewJob, Problem, RefusedJob
 from jobyard.contracts.reports import Error
+from jobyard.contracts.rules import Rules
 from jobyard.contracts.states import Outcome, State
 from jobyard.coordinator.core import events as e
 from jobyard.coordinator.core.batch import BadMessage
@@ -548,6 +549,18 @@ def test_L11_two_hellos_of_one_name_in_one_tick_leave_the_later_one(led: Led) ->
     led.write()
     assert answers.agents.keys() == {one, two}
     assert {agent.incarnation: agent.ended for agent in led.store.snapshot().agents} == {one: True, two: False}
+
+
+def test_an_agent_of_a_kind_that_somebody_is_just_adding_gets_it_later(database: Database) -> None:
+    led = Led(database, rules=Rules(held_again_s=0.0))
+    led.meet("k")
+    with database.client() as client:
+        client.execute("select jobyard.submit('fresh')")
+        led.agent("a", kinds={"k": 1, "fresh": 3})
+        led.ask()
+        assert led.store.snapshot().agents[0].kinds == {"k": 1}
+    led.ask()
+    assert led.store.snapshot().agents[0].kinds == {"k": 1, "fresh": 3}
 
 
 # ---------------------------------------------------------------- reading ahead

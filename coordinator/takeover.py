@@ -39,6 +39,7 @@ class Takeover:
         """T2 to T6 under an epoch that was taken and committed (T1). ServiceUnavailable if a topic is missing or Kafka doesn't answer."""
         ids = self._topic_ids()
         snapshot = self._store.snapshot()
+        offsets, moved = self._positions(ids, snapshot)
         lane = Lane.load(
             snapshot,
             lane=self._lane,
@@ -47,8 +48,8 @@ class Takeover:
             now=clock.now(),
             topic_ids=ids,
             topics=self._topics,
+            reports_lost=self._topics.reports.name in moved,
         )
-        offsets = {name: self._position(name, ids[name], snapshot) for name in (self._topics.intake.name, self._topics.reports.name)}
         for name in (self._topics.buckets.name, self._topics.control.name):
             offsets[name] = (ids[name], 0)
         opening = lane.opening()
@@ -71,19 +72,24 @@ class Takeover:
             ids[name] = topic_id
         return ids
 
-    def _position(self, name: str, topic_id: str, snapshot: Snapshot) -> tuple[str, int]:
-        """Where to read on (T3): the stored offset if it is this very topic's and lies within it, else its beginning (L17)."""
-        stored_id, offset = snapshot.offsets.get(name, ("", 0))
-        begin = self._admin.begin_offsets(name, [0])[0]
-        end = self._admin.end_offsets(name, [0])[0]
-        if stored_id == topic_id and begin <= offset <= end:
-            return topic_id, offset
-        if stored_id:
-            _log.warning(
-                "topic %s is not the one that was read so far (offset %d of %s): read from its beginning, %d",
-                name,
-                offset,
-                stored_id,
-                begin,
-            )
-        return topic_id, begin
+    def _positions(self, ids: dict[str, str], snapshot: Snapshot) -> tuple[dict[str, tuple[str, int]], set[str]]:
+        """Where to read on (T3), and the topics that are not what was read so far: those are read from their beginning (L17)."""
+        offsets: dict[str, tuple[str, int]] = {}
+        moved: set[str] = set()
+        for name in (self._topics.intake.name, self._topics.reports.name):
+            stored_id, offset = snapshot.offsets.get(name, ("", 0))
+            begin = self._admin.begin_offsets(name, [0])[0]
+            end = self._admin.end_offsets(name, [0])[0]
+            if stored_id != ids[name] or not begin <= offset <= end:
+                if stored_id:
+                    _log.warning(
+                        "topic %s is not what was read so far (offset %d of %s): read from its beginning, %d",
+                        name,
+                        offset,
+                        stored_id,
+                        begin,
+                    )
+                    moved.add(name)
+                offset = begin
+            offsets[name] = (ids[name], offset)
+        return offsets, moved

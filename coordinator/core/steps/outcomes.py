@@ -245,7 +245,7 @@ class Outcomes:
                     final=State.SUCCEEDED,
                     attempt=subject.attempt,
                     used=subject.used,
-                    detail={"fence": fence},
+                    detail={"fence": fence} if bytes(end.result) == bytes(NO_RESULT) else {"fence": fence, "result": end.result},
                 )
             )
 

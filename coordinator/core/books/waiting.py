@@ -1,7 +1,7 @@
 """Jobs that wait in memory, in strands: strict order inside, and per priority a heap of the strands' heads (S2, S4). And who needs a row of `pending`."""
 
 from collections.abc import Iterable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
 from jobyard.contracts.job import Job
@@ -13,14 +13,18 @@ from jobyard.coordinator.core.places import Waiting
 
 _Entry: TypeAlias = tuple[Instant, str, int, Waiting]
 PRIORITIES = range(5)
+_SWEPT_AFTER = 100
 _ENVELOPE = 512
 """What a job weighs in a message beside its arguments and tags, at most about, in bytes."""
 
 
 class Strand:
-    """Waiting jobs of one priority, kind, version and size class. The top of the heap is always one that still waits."""
+    """Waiting jobs of one priority, kind, version and size class. The top of the heap is always one that still waits.
 
-    __slots__ = ("backlog", "duration", "heap", "kind", "priority", "size_class", "version")
+    `dropped`: how many entries below it, at most, are of jobs that wait here no longer.
+    """
+
+    __slots__ = ("backlog", "dropped", "duration", "heap", "kind", "priority", "size_class", "version")
 
     def __init__(self, priority: int, kind: str, version: int, size_class: int, backlog: Backlog, duration: Duration) -> None:
         self.priority = priority
@@ -30,6 +34,7 @@ class Strand:
         self.backlog = backlog
         self.duration = duration
         self.heap: list[_Entry] = []
+        self.dropped = 0
 
 
 def weight(job: Job) -> int:
@@ -275,6 +280,12 @@ class WaitingJobs:
             while heap and self._by_id.get(heap[0][1]) is not heap[0][3]:
                 heappop(heap)
             self._show(strand)
+            return
+        strand.dropped += 1
+        if strand.dropped > _SWEPT_AFTER and strand.dropped * 2 > len(heap):
+            heap[:] = [entry for entry in heap if self._by_id.get(entry[1]) is entry[3]]
+            heapify(heap)
+            strand.dropped = 0
 
     def _show(self, strand: Strand) -> None:
         if strand.heap:

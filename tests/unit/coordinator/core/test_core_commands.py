@@ -239,3 +239,19 @@ def test_L21_the_job_arrives_before_intake_is_read() -> None:
     world.tick(3)
     assert code(world, number) is None
     assert world.state("j") in (State.CANCELLED, State.PLACED)
+
+
+def test_cancelled_jobs_leave_memory_and_order_alone() -> None:
+    world = World()
+    for number in range(400):
+        world.job(f"j{number:03}", due=0)
+    world.tick()
+    for number in range(400):
+        if number % 40:
+            world.tables.command("cancel", world.ids[f"j{number:03}"])
+    world.tick(1)
+    assert len(world.tables.pending) == 10
+    agent = world.new_incarnation("a", 100, 20)
+    world.hello(agent)
+    world.batch.buckets_ready = [(part, 0) for part in range(5)]
+    assert world.placed(world.tick(2)) == " ".join(f"j{number:03}>a" for number in range(0, 400, 40))

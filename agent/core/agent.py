@@ -10,12 +10,13 @@ from jobyard.agent.core.actions import Action, Assign, Leave, Note, Say, Start, 
 from jobyard.agent.core.backlog import PRIORITIES, Backlog
 from jobyard.agent.core.ends import Ends
 from jobyard.agent.core.fences import Fences, Known
-from jobyard.agent.core.held import AWAITING, CLOSED, ENDED, HANDED, QUEUED, RELEASED, Held
+from jobyard.agent.core.held import AWAITING, CLOSED, ENDED, QUEUED, RELEASED, Held
 from jobyard.agent.core.incarnation import Incarnations, Life
 from jobyard.agent.core.leaving import Leaving
 from jobyard.agent.core.pulse import Pulse
 from jobyard.agent.core.running import Running
 from jobyard.agent.core.slots import Slots
+from jobyard.agent.core.starting import Starting
 from jobyard.contracts.bundle import BundleMessage
 from jobyard.contracts.control import Cancel, Confirm, ControlMessage, Drain, Fenced, Resume, Welcome
 from jobyard.contracts.reports import End, Goodbye, Heartbeat, Hello, Started
@@ -45,12 +46,12 @@ class Agent:
         self.fences = Fences()
         self._backlog = Backlog(rules.release_after_s)
         self._running = Running(rules.started_after_s)
+        self._starting = Starting(self._who, self._backlog, self.slots, self._running)
         self._ends = Ends()
         self._pulse = Pulse(kinds, host, self.slots, rules)
         self._leaving: Leaving | None = None
         self._draining = False
         self._suspended = False
-        self._acknowledged: list[Held] = []
         self._actions: list[Action] = []
 
     @property
@@ -113,9 +114,8 @@ class Agent:
             elif isinstance(report, Started) and say.incarnation == self._who.life.id:
                 known = self.fences.get(report.fence)
                 held = known.jobs.get(report.job) if known else None
-                if held is not None and held.state == AWAITING and not held.acked:
-                    held.acked = True
-                    self._acknowledged.append(held)
+                if held is not None:
+                    self._starting.acknowledge(held)
 
     def begun(self, held: Held, now: float, at: float, deadline: float | None = None) -> None:
         """An executor has called the handler at `now`. May be left out for jobs that have ended by the time it would be told."""
@@ -126,7 +126,7 @@ class Agent:
         """Attempts whose code has really stopped (A11)."""
         life = self._who.life
         for held, end in ended:
-            self._free(held, now)
+            self._starting.free(held, now)
             if held.state == CLOSED:
                 continue
             held.state = ENDED
@@ -137,7 +137,7 @@ class Agent:
 
     def declined(self, held: Held, now: float, at: float) -> None:
         """An executor did not start it: the lease had ended, or it was to stop before it had begun."""
-        self._free(held, now)
+        self._starting.free(held, now)
         if held.state == CLOSED:
             return
         if held.life is not self._who.life:
@@ -172,13 +172,13 @@ class Agent:
         """All that is to be done now. `settled`: the broker has acknowledged every report said so far."""
         actions, self._actions = self._actions, []
         starts: list[Held] = []
-        if self._acknowledged:
-            self._start_acknowledged(starts, now)
+        for held in self._starting.acknowledged(starts, now):
+            self._release(held, "not started in time")
         if not self._leaving:
             for held in self._backlog.overdue(now):
                 self._release(held, "not started in time")
             if self._who.life.lease.holds(now):
-                self._start(starts, actions, now, at)
+                self._starting.heads(starts, actions, at)
         self._tell_running(actions, now)
         actions += self._ends.take()
         if self._leaving:
@@ -243,7 +243,7 @@ class Agent:
     def _close(self, held: Held, now: float) -> None:
         """The leader has ended it: dropped if unstarted, stopped if it runs, and nothing is said of it (A4, A5)."""
         if held.state == AWAITING:
-            self._free(held, now)
+            self._starting.free(held, now)
         elif self._running.has_slot(held):
             self._actions.append(Stop(held, "closed"))
         held.state = CLOSED
@@ -281,7 +281,7 @@ class Agent:
         if held.state < AWAITING:
             self._cancelled(held, at)
         elif held.state == AWAITING:
-            self._free(held, now)
+            self._starting.free(held, now)
             self._cancelled(held, at)
         else:
             self._actions.append(Stop(held, "cancelled"))
@@ -308,7 +308,7 @@ class Agent:
             held.state = CLOSED
         self._backlog.clear()
         for held in [held for held in self.fences.held() if held.state == AWAITING]:
-            self._free(held, now)
+            self._starting.free(held, now)
             held.state = CLOSED
         self.fences.clear()
         life.lease.end()
@@ -322,49 +322,7 @@ class Agent:
         self._pulse.begin()
         self._draining = False
 
-    # ---- starting ----
-
-    def _start(self, starts: list[Held], actions: list[Action], now: float, at: float) -> None:
-        """The head of the backlog, while size and slots allow."""
-        backlog, slots, running = self._backlog, self.slots, self._running
-        while (held := backlog.head()) is not None:
-            if held.job.id in running:
-                backlog.wait(held)
-                continue
-            size = held.job.size
-            if not slots.fits(size):
-                return
-            backlog.pop(held)
-            slots.take(size)
-            running.take(held)
-            if held.careful and not held.acked:
-                held.state, held.said = AWAITING, True
-                actions.append(Say(held.life.id, Started(fence=held.fence, job=held.job.id, attempt=held.attempt, at=at)))
-            else:
-                held.state = HANDED
-                starts.append(held)
-
-    def _start_acknowledged(self, starts: list[Held], now: float) -> None:
-        """Careful jobs whose `started` has arrived: only now the lease is looked at (A7)."""
-        acknowledged, self._acknowledged = self._acknowledged, []
-        for held in acknowledged:
-            if held.state != AWAITING:
-                continue
-            if held.life.lease.holds(now):
-                held.state = HANDED
-                starts.append(held)
-            else:
-                self._free(held, now)
-                if self._backlog.is_overdue(held, now):
-                    self._release(held, "not started in time")
-                else:
-                    self._backlog.put_back(held)
-
-    def _free(self, held: Held, now: float) -> None:
-        """Its slot is free; who waited for the end of this execution is in line again (A9)."""
-        self._running.give(held)
-        self.slots.give(held.job.size, held.life is not self._who.life)
-        self._backlog.stopped(held.job.id, now)
+    # ---- giving back ----
 
     def _release(self, held: Held, reason: str) -> None:
         """It goes back, and never starts under this fence."""
@@ -377,7 +335,7 @@ class Agent:
         for held in waiting:
             self._release(held, reason)
         for held in [held for held in self.fences.held() if held.state == AWAITING]:
-            self._free(held, now)
+            self._starting.free(held, now)
             self._release(held, reason)
 
     # ---- telling ----

@@ -2,9 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test check unit integration format bench clean
+.PHONY: demo test check unit integration format clean
 
 demo: $(VENV)/.ready-dev  ## thousands of real jobs, one agent killed, every job accounted for
 	$(BIN)/python -m examples.stdlib

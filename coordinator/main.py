@@ -77,7 +77,7 @@ class Coordinator:
         ensure_topics(plan.bootstrap_servers, plan.kafka_options, plan.namespace, lane)
 
         def store() -> LaneStore:
-            return PostgresLaneStore(plan.database_url, lane, self._me, plan.rules)
+            return PostgresLaneStore(plan.database_url, lane, self._me, plan.rules, monotonic)
 
         def source() -> Source:
             return open_consumer(plan.bootstrap_servers, plan.kafka_options, namespace=plan.namespace)

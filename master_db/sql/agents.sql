@@ -21,9 +21,11 @@ update jobyard.agents set state = $state, capacity = $capacity, slots = $slots w
 update jobyard.agents set state = $state, ended_at = $at::timestamptz where agent_id = $agent_id;
 
 -- name: agents_of_lane(lane_id) -> AgentsRow
--- Current ones, and those that ended within the hour (T5).
+-- Current ones, those that ended within the hour (T5), and those that still hold careful jobs until their own lease is over (L11).
 select agent_id, name, incarnation, coalesce(host, '') as host, capacity, slots, kinds, versions, state, lost_after_s, ended_at is not null as ended
-from jobyard.agents where lane_id = $lane_id and (ended_at is null or ended_at > now() - interval '1 hour') order by agent_id;
+from jobyard.agents
+where lane_id = $lane_id and (ended_at is null or ended_at > now() - interval '1 hour' or agent_id in (select b.agent_id from jobyard.bundles b where b.lane_id = $lane_id))
+order by agent_id;
 
 -- name: incarnations_of(agent_ids) -> IncarnationRow
 select agent_id, incarnation from jobyard.agents where agent_id = any ($agent_ids::int[]);

@@ -1,0 +1,48 @@
+"""Worlds on the session's services, and on services of their own that may be broken."""
+
+import secrets
+import shutil
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+from world import World
+
+from jobyard import migrations
+from jobyard.embedded.services import Addresses, Services
+
+MakeWorld: TypeAlias = Callable[..., World]
+
+
+@pytest.fixture
+def make_world(services: Addresses, database_url: str, namespace: str, tmp_path: Path) -> Generator[MakeWorld]:
+    """Makes the test's world, with the arguments of World but for the place; it ends with the test."""
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(
+            World(tmp_path, Addresses(database_url, services.kafka_bootstrap_servers), namespace, **options)
+        )
+
+
+@pytest.fixture(scope="module")
+def breakable(services_folder: Path) -> Generator[Services]:
+    """Embedded services that the tests of one module may break, and mend."""
+    folder = services_folder / "acceptance"
+    with Services(folder, fast=True) as started:
+        yield started
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def breakable_world(breakable: Services, namespace: str, tmp_path: Path) -> Generator[World]:
+    """A world on services that the test may break: agents may be silent for 60 s, so a restart is no reason to give one up."""
+    name = f"jobyard_{secrets.token_hex(4)}"
+    with psycopg.connect(breakable.database_url, autocommit=True) as connection:
+        connection.execute(f"create database {name} encoding 'UTF8' template template0".encode())
+    url = urlunsplit(urlsplit(breakable.database_url)._replace(path=f"/{name}"))
+    migrations.upgrade(url)
+    with World(tmp_path, Addresses(url, breakable.kafka_bootstrap_servers), namespace, lost_after_s=60.0) as world:
+        yield world

@@ -1,0 +1,57 @@
+"""Kafka and Postgres restarted and killed under load, topics destroyed. No agent is silent for too long, so nothing is lost, and nothing runs twice."""
+
+from collections.abc import Callable
+
+import pytest
+from guarantees import InterruptedOnlyOf, LostOnlyOf
+from world import World
+
+from jobyard.embedded.services import Services
+
+
+def _crash_postgres(services: Services) -> None:
+    services.restart_postgres("immediate")
+
+
+def _kill_kafka(services: Services) -> None:
+    services.kill_kafka()
+    services.start_kafka()
+
+
+BREAKS: dict[str, Callable[[Services], None]] = {
+    "Kafka restarted": Services.restart_kafka,
+    "Kafka killed": _kill_kafka,
+    "Postgres crashed": _crash_postgres,
+}
+
+
+def _begin(world: World) -> None:
+    world.coordinator("coordinator")
+    world.agent("anna")
+    world.agent("bert")
+    world.until_active("anna", "bert")
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_services_that_come_back_cost_nothing(what: str, breakable: Services, breakable_world: World) -> None:
+    world = breakable_world
+    _begin(world)
+    world.submit_mixed(200, by_cli=0)
+    world.until_busy("anna", "bert")
+    BREAKS[what](breakable)
+    world.submit_mixed(60)
+    world.check(LostOnlyOf(), InterruptedOnlyOf())
+
+
+@pytest.mark.parametrize("which", ["buckets", "control", "reports", "intake"])
+def test_C21_a_topic_made_again_leaves_nothing_placed(which: str, breakable_world: World) -> None:
+    world = breakable_world
+    _begin(world)
+    world.submit_mixed(200, by_cli=0)
+    world.until_busy("anna", "bert")
+    if which == "intake":
+        # what lies in it is gone with it: all of it is to be known first
+        world.until("intake is read", lambda: world.number("select count(*) from jobyard.jobs") == len(world.expected))
+    world.destroy_topic(getattr(world.topics, which).name)
+    world.submit_mixed(60, by_cli=0)
+    world.check(LostOnlyOf(), InterruptedOnlyOf())

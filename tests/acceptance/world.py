@@ -1,0 +1,329 @@
+"""Coordinators and agents as real processes, started by the command line, that a test may kill; and what the test submitted to them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import guarantees
+import mixed_jobs
+import psycopg
+from guarantees import EITHER, FAILED, Evidence, Execution, Expected, Guarantee
+from psycopg.rows import dict_row
+
+from jobyard import JobRequest, settings
+from jobyard.api.options import Via
+from jobyard.contracts.topics import lane_topics
+from jobyard.embedded.child import Child
+from jobyard.embedded.services import Addresses
+from jobyard.kafka.admin import Admin
+from jobyard.master_db import declarations
+from jobyard.master_db.connection import connect
+
+HERE: Final = Path(__file__).parent
+PATIENCE_S: Final = 60.0
+"""How long anything may take that should take a moment: machines under load are slow."""
+LOOK_S: Final = 0.05
+TAIL_LINES: Final = 60
+
+
+class World:
+    """One lane in a database and a namespace of its own. `lost_after_s`: how long an agent may be silent. Everything ends with the with-block."""
+
+    def __init__(self, folder: Path, addresses: Addresses, namespace: str, *, lost_after_s: float = 5.0, grace_s: float = 2.0) -> None:
+        self._folder = folder
+        self.addresses = addresses
+        self.topics = lane_topics(namespace, "default")
+        self.journal = folder / "journal"
+        self.expected: dict[str, Expected] = {}
+        self._children: dict[str, Child] = {}
+        self._opened: psycopg.Connection[dict[str, Any]] | None = None
+        self._numbers = 0
+        self._ours = {
+            "JOBYARD_KAFKA_BOOTSTRAP_SERVERS": addresses.kafka_bootstrap_servers,
+            "JOBYARD_NAMESPACE": namespace,
+            mixed_jobs.JOURNAL: str(self.journal),
+            "PYTHONPATH": str(HERE),
+        }
+        self._database = {
+            "JOBYARD_DATABASE_URL": addresses.database_url,
+            "JOBYARD_LOST_AFTER_S": str(lost_after_s),
+            "JOBYARD_UNREACHABLE_AFTER_S": str(min(5.0, lost_after_s / 2)),
+        }
+        self._grace = {"JOBYARD_GRACE_S": str(grace_s)}
+        self._before: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        self._before = dict(os.environ)
+        os.environ.update(self._ours | {"JOBYARD_DATABASE_URL": self.addresses.database_url})
+        settings.forget()
+        self.make_topics()
+        mixed_jobs.app.load()
+        with connect(self.addresses.database_url, application_name="jobyard tests") as connection:
+            declarations.sync(connection, mixed_jobs.app.declarations())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for child in self._children.values():
+            child.ask_to_stop()
+        for child in self._children.values():
+            child.stop()
+        mixed_jobs.app.close()
+        if self._opened is not None:
+            self._opened.close()
+        os.environ.clear()
+        os.environ.update(self._before)
+        settings.forget()
+        print(self.said())  # shown by pytest if the test has failed
+
+    # ---- processes ----
+
+    def coordinator(self, name: str) -> None:
+        """Start one."""
+        self._start(name, ["coordinator", "run"], self._ours | self._database)
+
+    def agent(self, name: str, *, slots: int = 10) -> None:
+        """Start one, without the database's address. A name may be started again when its process has ended."""
+        self._start(name, ["agent", "run", "mixed_jobs:app", "--name", name, "--slots", str(slots)], self._ours | self._grace)
+
+    def _start(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("JOBYARD_")}
+        self._children[name] = Child(
+            [sys.executable, "-m", "jobyard.cli.app", *arguments],
+            stop_signal=signal.SIGKILL,
+            patience_s=1.0,
+            log=self._folder / f"{name}.log",
+            env=inherited | environment,
+            folder=self._folder,
+        )
+
+    def pid(self, name: str) -> int:
+        return self._children[name].pid
+
+    def send(self, name: str, what: signal.Signals) -> None:
+        """Any signal; does not wait."""
+        self._children[name].send(what)
+
+    def kill(self, name: str) -> float:
+        """kill -9; the moment of it."""
+        child = self._children.pop(name)
+        at = time.monotonic()
+        child.send(signal.SIGKILL)
+        assert child.wait(PATIENCE_S)
+        return at
+
+    def terminate(self, name: str) -> int:
+        """SIGTERM, and wait; its exit status."""
+        child = self._children.pop(name)
+        child.send(signal.SIGTERM)
+        assert child.wait(PATIENCE_S), f"{name} does not end\n{self.said()}"
+        status = child.returncode()
+        assert status is not None
+        return status
+
+    def said(self) -> str:
+        """The end of every process' log."""
+        parts: list[str] = []
+        for log in sorted(self._folder.glob("*.log")):
+            lines = log.read_text(errors="replace").splitlines()
+            parts += [f"--- {log.name}, {len(lines)} lines", *lines[-TAIL_LINES:]]
+        return "\n".join(parts)
+
+    def log_of(self, name: str) -> str:
+        return (self._folder / f"{name}.log").read_text(errors="replace")
+
+    # ---- asking ----
+
+    def until(self, what: str, holds: Callable[[], object], within_s: float = PATIENCE_S) -> float:
+        """Wait for it; the moment when it held. Every process that was started and not ended by the test must live meanwhile."""
+        deadline = time.monotonic() + within_s
+        while not holds():
+            for name, child in self._children.items():
+                assert child.alive(), f"{name} ended by itself with status {child.returncode()} while the test waited: {what}"
+            assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}; {self.counts()}"
+            time.sleep(LOOK_S)
+        return time.monotonic()
+
+    def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        """Ask the Master DB; a database that is away is waited for."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                if self._opened is None or self._opened.closed:
+                    self._opened = psycopg.connect(self.addresses.database_url, autocommit=True, row_factory=dict_row)
+                return self._opened.execute(sql.encode(), values).fetchall()
+            except psycopg.OperationalError:
+                if self._opened is not None:
+                    self._opened.close()
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(LOOK_S)
+
+    def number(self, sql: str, *values: object) -> int:
+        """The one number that it asks for."""
+        (row,) = self.rows(sql, *values)
+        (value,) = row.values()
+        return int(value)
+
+    def counts(self) -> dict[str, int]:
+        """Jobs by state."""
+        return {row["state"]: row["jobs"] for row in self.rows("select state::text, count(*) as jobs from jobyard.job_status group by 1")}
+
+    def state(self, job: str) -> str | None:
+        """A job's state; None: there is no such job (yet)."""
+        found = self.rows("select state::text from jobyard.job_status where job_id = %s", job)
+        return found[0]["state"] if found else None
+
+    def ended(self) -> int:
+        """How many jobs are final."""
+        return self.number(
+            "select count(*) from jobyard.job_status where state in ('succeeded', 'failed', 'cancelled', 'expired', 'refused')"
+        )
+
+    def executions(self) -> list[Execution]:
+        return guarantees.read_journal(self.journal)
+
+    def running_on(self, name: str) -> list[Execution]:
+        """What has started and not ended in this process, as it wrote itself."""
+        return [execution for execution in self.executions() if execution.pid == self.pid(name) and execution.ended is None]
+
+    def kind_of(self, job: str) -> str:
+        return str(self.rows("select kind from jobyard.job_status where job_id = %s", job)[0]["kind"])
+
+    def until_led(self) -> None:
+        self.until("a coordinator leads the lane", lambda: self.rows("select 1 from jobyard.leases where lease_until > now()"))
+
+    def until_active(self, *names: str) -> None:
+        self.until(
+            f"agents {names} are active",
+            lambda: {row["agent"] for row in self.rows("select agent from jobyard.agent_load where state = 'active'")} >= set(names),
+        )
+
+    def until_busy(self, *names: str, ended: int = 10) -> None:
+        """The workload is under way: some jobs have ended, and several run on each of these agents, one with a single attempt among them."""
+
+        def busy() -> bool:
+            singles = {job for job, expected in self.expected.items() if expected.states == EITHER}
+            executions = [execution for execution in self.executions() if execution.ended is None]
+            for name in names:
+                here = [execution.job for execution in executions if execution.pid == self.pid(name)]
+                if len(here) < 3 or not singles.intersection(here):
+                    return False
+            return self.ended() >= ended
+
+        self.until(f"{names} are busy", busy)
+
+    def until_all_ended(self, within_s: float = PATIENCE_S) -> None:
+        self.until(f"all {len(self.expected)} jobs have ended", lambda: self.ended() >= len(self.expected), within_s)
+        # ended again by a take-over's or a late agent's doing: nothing may be open either
+        self.until(
+            "nothing is open",
+            lambda: (
+                self.number(
+                    "select (select count(*) from jobyard.bundles) + (select count(*) from jobyard.pending) + (select count(*) from jobyard.running)"
+                )
+                == 0
+            ),
+        )
+
+    def evidence(self) -> Evidence:
+        self.rows("select 1")  # the connection may have been cut meanwhile
+        assert self._opened is not None
+        return guarantees.gather(self._opened, self.expected, self.journal)
+
+    def check(self, *more: Guarantee) -> Evidence:
+        """Wait for all ends, and check every guarantee and these."""
+        self.until_all_ended()
+        evidence = self.evidence()
+        guarantees.check(evidence, *more)
+        return evidence
+
+    # ---- submitting ----
+
+    def expect(self, request: JobRequest[Any], expected: Expected | None = None) -> JobRequest[Any]:
+        """Note a job that is about to be submitted. None: it succeeds, and gives its argument n."""
+        self.expected[str(request.id)] = expected or Expected(result=request.args.get("n"))
+        return request
+
+    def mixed(self, count: int, via: Via = "sql") -> list[JobRequest[Any]]:
+        """Requests of all sorts, in turn, noted with what must become of each."""
+        made: list[JobRequest[Any]] = []
+        jobs = mixed_jobs
+        for _ in range(count):
+            n = self._numbers = self._numbers + 1
+            match n % 10:
+                case 0:
+                    made.append(self.expect(jobs.broken.options(via=via).request(n), Expected(FAILED)))
+                case 1:
+                    made.append(self.expect(jobs.snoozing.options(via=via).request(n)))
+                case 2:
+                    made.append(self.expect(jobs.unsteady.options(via=via).request(n)))
+                case 3 | 4:
+                    made.append(self.expect(jobs.single.options(via=via).request(n), Expected(EITHER, n)))
+                case 5:
+                    made.append(self.expect(jobs.thread.options(via=via).request(n)))
+                case 6:
+                    made.append(self.expect(jobs.task.options(via=via).request(n)))
+                case _:
+                    made.append(self.expect(jobs.tiny.options(via=via).request(n)))
+        return made
+
+    def submit_mixed(self, count: int, *, by_cli: int = 10) -> None:
+        """By all ways: one by one by SQL, many by SQL in a transaction, many by Kafka, and `by_cli` by the command line."""
+        third = (count - by_cli) // 3
+        for request in self.mixed(third):
+            request.submit()
+        with psycopg.connect(self.addresses.database_url) as connection:
+            mixed_jobs.app.submit_many(self.mixed(third), connection=connection)
+        mixed_jobs.app.submit_many(self.mixed(count - by_cli - 2 * third, via="kafka"))
+        if by_cli:
+            self.by_cli(self.mixed(by_cli))
+
+    def by_cli(self, requests: Iterable[JobRequest[Any]]) -> None:
+        """By the command line, from lines of JSON."""
+        lines = self._folder / f"lines-{self._numbers}"
+        lines.write_text("".join(json.dumps({"id": str(one.id), "kind": one.kind, "args": one.args}) + "\n" for one in requests))
+        self.cli("job", "submit", "--from", str(lines))
+
+    def cli(self, *arguments: str) -> list[dict[str, Any]]:
+        """A command as a real process, with --json; what it printed. It must succeed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "jobyard.cli.app", *arguments, "--json"],
+            cwd=self._folder,
+            env=dict(os.environ),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    # ---- topics ----
+
+    def make_topics(self) -> None:
+        """Those that are missing."""
+        admin = Admin(self.addresses.kafka_bootstrap_servers, {})
+        admin.ensure(self.topics.all())
+        admin.close()
+
+    def destroy_topic(self, name: str) -> None:
+        """Delete it with everything in it, and make it again."""
+        admin = Admin(self.addresses.kafka_bootstrap_servers, {})
+        before = admin.topic_ids([name])[name]
+        admin.delete_topics([name])
+        (topic,) = [topic for topic in self.topics.all() if topic.name == name]
+
+        def made() -> bool:
+            admin.ensure([topic])
+            return admin.topic_ids([name])[name] not in (None, before)
+
+        self.until(f"topic {name} is made again", made)
+        admin.close()
+

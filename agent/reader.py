@@ -41,15 +41,16 @@ class Asking(Protocol):
 
 
 class _Place(msgspec.Struct, eq=False):
-    """Where reading stands in a partition. `confirmed`: the next offset when the topic's id was last seen to be `topic_id`.
+    """Where reading stands in a partition. `unsure`: what was read since the topic's id was last seen to be `topic_id`: offset → its mark.
 
-    `skip`: offsets already read in the new topic before it was known to be new; read again, a bundle forgotten meanwhile would start twice.
+    `skip`: that of the time before the topic was known to be new. Some of it may have been read in the new topic already; read again, a bundle
+    forgotten meanwhile would start twice. The mark tells it from what only has the same offset as a message of the old topic.
     """
 
     topic_id: str | None
     next: int
-    confirmed: int
-    skip: range = range(0)
+    unsure: dict[int, int] = msgspec.field(default_factory=dict[int, int])
+    skip: dict[int, int] = msgspec.field(default_factory=dict[int, int])
 
 
 class Reader:
@@ -73,7 +74,7 @@ class Reader:
         """Ask where control ends now: before the first hello, so that no answer to it is missed (A10). ServiceUnavailable."""
         topic_id = self._admin.topic_ids([self._control])[self._control]
         offset = self._admin.end_offsets(self._control, [0])[0]
-        self._places[self._control, 0] = _Place(topic_id, offset, offset)
+        self._places[self._control, 0] = _Place(topic_id, offset)
 
     def assign(self, buckets: list[Bucket]) -> None:
         """Read these buckets from soon on, and no others. One that is being read already goes on (A1)."""
@@ -121,8 +122,10 @@ class Reader:
         if place is None:
             return  # of a bucket that was just taken away
         place.next = message.offset + 1
-        if message.offset in place.skip:
+        mark = hash((message.timestamp_s, message.value))
+        if place.skip and place.skip.pop(message.offset, None) == mark:
             return
+        place.unsure[message.offset] = mark
         try:
             if message.topic == self._control:
                 control.append(codec.decode_control(message.value))
@@ -147,7 +150,7 @@ class Reader:
             key = (self._buckets, bucket.partition)
             place = self._places.get(key)
             if place is None:
-                self._places[key] = _Place(bucket.topic_id, bucket.start_offset, bucket.start_offset)
+                self._places[key] = _Place(bucket.topic_id, bucket.start_offset)
                 added.append((*key, bucket.start_offset))
             elif place.topic_id != bucket.topic_id:
                 self._made_anew(consumer, key, place, bucket.topic_id)
@@ -156,8 +159,7 @@ class Reader:
     def _made_anew(self, consumer: Reading, key: tuple[str, int], place: _Place, topic_id: str | None) -> None:
         """The topic has another id than the one read so far: from the beginning (A1)."""
         _log.warning("topic %s was made anew: reading it from the beginning", key[0])
-        place.skip = range(place.confirmed, place.next)
-        place.topic_id, place.next, place.confirmed = topic_id, 0, 0
+        place.topic_id, place.next, place.skip, place.unsure = topic_id, 0, place.unsure, {}
         consumer.remove([key])
         consumer.add([(*key, BEGINNING)])
 
@@ -175,7 +177,7 @@ class Reader:
             if found != place.topic_id:
                 self._made_anew(consumer, key, place, found)
             else:
-                place.confirmed = place.next
+                place.unsure.clear()
 
     def _find(self, consumer: Reading, topic: str, partition: int) -> None:
         """The next offset is not there. Deleted by retention: on from the first that there is. Beyond the end: see below."""
@@ -193,6 +195,7 @@ class Reader:
         # start twice. What was lost or is skipped here the leader sends again (L12, L17).
         goes_on = begin if place.next < begin else end
         _log.warning("%s[%d]: offset %d is not there; going on at %d", topic, partition, place.next, goes_on)
-        place.next = place.confirmed = goes_on
+        place.next = goes_on
+        place.unsure.clear()
         consumer.remove([key])
         consumer.add([(*key, goes_on)])

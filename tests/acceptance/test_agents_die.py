@@ -29,7 +29,9 @@ def test_killed_agents_cost_no_job(make_world: MakeWorld) -> None:
     world.until_busy("bert")
     ran = _kill(world, "bert")
     world.agent("bert")
-    world.until("bert is replaced", lambda: world.rows("select 1 from jobyard.agents where name = 'bert' and state in ('replaced', 'lost')"))
+    world.until(
+        "bert is replaced", lambda: world.rows("select 1 from jobyard.agents where name = 'bert' and state in ('replaced', 'lost')")
+    )
     evidence = world.check(LostOnlyOf(("anna", "bert")), InterruptedOnlyOf())
     _check_lost(world, ran)
     # a job with a single attempt fails only because it was running when its agent was killed

@@ -326,4 +326,3 @@ class World:
 
         self.until(f"topic {name} is made again", made)
         admin.close()
-

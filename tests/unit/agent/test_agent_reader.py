@@ -185,6 +185,34 @@ def test_A1_a_topic_made_anew_is_noticed_by_its_id_and_read_from_the_beginning()
         assert 7 in [message.epoch for message in take(inbox, lambda taken: len(taken.control) >= 2).control]
 
 
+def test_A1_nothing_of_a_new_topic_is_skipped_for_what_was_read_in_the_old_one() -> None:
+    log = Log()
+    log.write(BUCKETS, 3, bundle(1), bundle(2), bundle(3))
+    with reading(log) as (reader, inbox):
+        reader.assign([Bucket(2, 3, "b1", 0)])
+        assert fences(inbox, 3) == [1, 2, 3]
+        log.made_anew(BUCKETS, "b2")
+        log.write(BUCKETS, 3, bundle(4), bundle(5))
+        reader.assign([Bucket(2, 3, "b2", 0)])
+        assert fences(inbox, 2) == [4, 5]
+
+
+def test_A1_what_was_read_in_a_new_topic_before_it_was_known_is_not_read_twice() -> None:
+    log = Log()
+    log.write(BUCKETS, 3, bundle(1))
+    with reading(log) as (reader, inbox):
+        reader.assign([Bucket(2, 3, "b1", 0)])
+        assert fences(inbox, 1) == [1]
+        with log.changed:  # the library goes on at the old offset, 1
+            log.ids[BUCKETS] = "b2"
+            log.messages[BUCKETS, 3] = [bundle(2), bundle(3)]
+        assert fences(inbox, 1) == [3]
+        reader.assign([Bucket(2, 3, "b2", 0)])
+        assert fences(inbox, 1) == [2]
+        log.write(BUCKETS, 3, bundle(4))
+        assert fences(inbox, 1) == [4]
+
+
 def test_A1_an_offset_that_retention_has_deleted_means_from_the_first_there_is() -> None:
     log = Log()
     log.first[BUCKETS, 3] = 10

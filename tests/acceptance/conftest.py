@@ -2,29 +2,29 @@
 
 import secrets
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
-from world import World
+from world import MakeWorld, World
 
 from jobyard import migrations
 from jobyard.embedded.services import Addresses, Services
-
-MakeWorld: TypeAlias = Callable[..., World]
 
 
 @pytest.fixture
 def make_world(services: Addresses, database_url: str, namespace: str, tmp_path: Path) -> Generator[MakeWorld]:
     """Makes the test's world, with the arguments of World but for the place; it ends with the test."""
     with ExitStack() as stack:
-        yield lambda **options: stack.enter_context(
-            World(tmp_path, Addresses(database_url, services.kafka_bootstrap_servers), namespace, **options)
-        )
+
+        def make(*, lost_after_s: float = 5.0) -> World:
+            addresses = Addresses(database_url, services.kafka_bootstrap_servers)
+            return stack.enter_context(World(tmp_path, addresses, namespace, lost_after_s=lost_after_s))
+
+        yield make
 
 
 @pytest.fixture(scope="module")

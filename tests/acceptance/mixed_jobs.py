@@ -101,7 +101,7 @@ async def patient(n: int, first_s: float, again_s: float) -> int:
 async def blocking(n: int, seconds: float) -> int:
     """What an async function must never do: it stops the event loop."""
     with journalled():
-        time.sleep(seconds)  # noqa: ASYNC251 - that is the point
+        time.sleep(seconds)
         return n
 
 

@@ -4,9 +4,8 @@ import signal
 import time
 
 import mixed_jobs
-from conftest import MakeWorld
 from guarantees import EITHER, Expected, InterruptedOnlyOf, LostOnlyOf
-from world import World
+from world import MakeWorld, World
 
 
 def test_killed_agents_cost_no_job(make_world: MakeWorld) -> None:

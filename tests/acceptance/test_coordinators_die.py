@@ -1,11 +1,11 @@
 """Coordinators killed and paused under load. Nothing is lost with an agent: none was touched."""
 
 import signal
+import sys
 import time
 
-from conftest import MakeWorld
 from guarantees import InterruptedOnlyOf, LostOnlyOf
-from world import World
+from world import MakeWorld, World
 
 TAKE_OVER_S = 5.0
 MARGIN_S = 10.0
@@ -26,7 +26,7 @@ def test_another_coordinator_leads_when_the_first_is_killed_or_paused(make_world
     epoch = _epoch(world)
     killed = world.kill("first")
     took = world.until("the second leads", lambda: _epoch(world) > epoch, TAKE_OVER_S + MARGIN_S) - killed
-    print(f"led again {took:.2f} s after kill -9")
+    sys.stdout.write(f"led again {took:.2f} s after kill -9\n")
     world.until_all_ended()
     world.check(LostOnlyOf(), InterruptedOnlyOf())
 
@@ -37,7 +37,7 @@ def test_another_coordinator_leads_when_the_first_is_killed_or_paused(make_world
     world.send("second", signal.SIGSTOP)
     paused = time.monotonic()
     took = world.until("the third leads", lambda: _epoch(world) > epoch, TAKE_OVER_S + MARGIN_S) - paused
-    print(f"led again {took:.2f} s after SIGSTOP")
+    sys.stdout.write(f"led again {took:.2f} s after SIGSTOP\n")
     ended = world.ended()
     world.until("it goes on", lambda: world.ended() > ended)
     world.send("second", signal.SIGCONT)

@@ -9,9 +9,8 @@ from typing import Any
 import mixed_jobs
 import psycopg
 import pytest
-from conftest import MakeWorld
 from guarantees import FAILED, Expected, InterruptedOnlyOf, LostOnlyOf
-from world import World
+from world import MakeWorld, World
 
 from jobyard import JobFailed, JobRequest
 from jobyard.contracts.ids import new_job_id
@@ -52,8 +51,7 @@ def _send_ids_twice(world: World) -> None:
         job = new_job_id()
         world.expect(tiny.options(id=job).request(1000), Expected(result=1000))
         tiny.options(id=job, via=first).submit(1000)
-        world.until(f"the job that came by {first} is known", lambda job=job: world.state(job))
-        _send_everywhere(job)
+        _send_everywhere(world, job)
     # at the same time by both ways: one of the two, and nothing of the other
     both = [new_job_id() for _ in range(20)]
     mixed_jobs.app.submit_many([tiny.options(id=job, via="kafka").request(1) for job in both])
@@ -75,7 +73,8 @@ def _send_ids_twice(world: World) -> None:
     world.until("nothing is set aside", lambda: world.number("select count(*) from jobyard.held_intake") == 0)
 
 
-def _send_everywhere(job: str) -> None:
+def _send_everywhere(world: World, job: str) -> None:
+    world.until(f"job {job} is known", lambda: world.state(job))
     tiny = mixed_jobs.tiny
     for other in (1, 2):
         assert tiny.options(id=job, via="sql").submit(other).duplicate

@@ -6,10 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 import guarantees
 import mixed_jobs
@@ -80,7 +80,7 @@ class World:
         os.environ.clear()
         os.environ.update(self._before)
         settings.forget()
-        print(self.said())  # shown by pytest if the test has failed
+        sys.stdout.write(self.said())  # shown by pytest if the test has failed
 
     # ---- processes ----
 
@@ -92,7 +92,7 @@ class World:
         """Start one, without the database's address. A name may be started again when its process has ended."""
         self._start(name, ["agent", "run", "mixed_jobs:app", "--name", name, "--slots", str(slots)], self._ours | self._grace)
 
-    def _start(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    def _start(self, name: str, arguments: Sequence[str], environment: dict[str, str]) -> None:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("JOBYARD_")}
         self._children[name] = Child(
             [sys.executable, "-m", "jobyard.cli.app", *arguments],
@@ -156,7 +156,9 @@ class World:
         while True:
             try:
                 if self._opened is None or self._opened.closed:
-                    self._opened = psycopg.connect(self.addresses.database_url, autocommit=True, row_factory=dict_row)
+                    self._opened = psycopg.Connection[dict[str, Any]].connect(
+                        self.addresses.database_url, autocommit=True, row_factory=dict_row
+                    )
                 return self._opened.execute(sql.encode(), values).fetchall()
             except psycopg.OperationalError:
                 if self._opened is not None:
@@ -326,3 +328,7 @@ class World:
 
         self.until(f"topic {name} is made again", made)
         admin.close()
+
+
+MakeWorld: TypeAlias = Callable[..., World]
+"""The fixture that makes a test's world."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from psycopg import RawCursor
 
@@ -10,25 +10,22 @@ from jobyard.contracts import storable
 from jobyard.contracts.job import problem_of_kind
 from jobyard.contracts.moments import text as at_text
 from jobyard.contracts.states import Outcome
-from jobyard.coordinator.core.places import Why
+from jobyard.coordinator.core.places import Waiting, Why
 from jobyard.coordinator.core.questions import Answers, Command, DueAnswer, DueQuestion, Fresh, LateSubject, NewAgent
 from jobyard.master_db.connection import Connection
-from jobyard.master_db.job_rows import load_jobs, name_kinds
+from jobyard.master_db.job_rows import DueJobRow, due_job_of, load_due_jobs
 from jobyard.master_db.kind_numbers import KindNumbers
 from jobyard.master_db.queries import Query, Statement
-from jobyard.master_db.standing import REOPENED_OF, PendingRow, ReopenedRow, Standing, incarnations, load_standings, waiting_of
+from jobyard.master_db.standing import REOPENED_OF, ReopenedRow, Standing, incarnations, load_standings
 
 
 class DueRow(NamedTuple):
-    """A due row of one priority and kind."""
+    """A due row of one priority and kind. `told`: attempt, used, interruptions and why, one space between; None: 0 0 0 n."""
 
     ctid: str
     id: str
     run_at: float
-    attempt: int
-    used: int
-    interruptions: int
-    why: Why
+    told: str | None
 
 
 class NextAt(NamedTuple):
@@ -47,7 +44,7 @@ class FreshRow(NamedTuple):
 
 
 class CommandRow(NamedTuple):
-    """A command that waits for its answer."""
+    """A command that waits for its answer. `denied`: all lanes that are led have found that its job is not theirs."""
 
     command_id: int
     verb: str
@@ -55,6 +52,7 @@ class CommandRow(NamedTuple):
     asked_at: float
     job_id: str | None
     args: dict[str, object]
+    denied: bool
 
 
 class AgentNumber(NamedTuple):
@@ -69,10 +67,14 @@ NEXT_FUTURE = Query("next_future", NextAt)
 LOOK_FRESH = Query("look_fresh", FreshRow)
 OPEN_COMMANDS = Query("open_commands", CommandRow)
 RELABEL_COMMAND = Statement("relabel_command")
+SETTLE_DENIED = Statement("settle_denied")
 NOTIFY_LANE = Statement("notify_lane")
 REPLACE_AGENT = Statement("replace_agent")
 INSERT_AGENT = Query("insert_agent", AgentNumber)
 SET_KINDS = Statement("set_kinds")
+
+
+NO_SUCH_JOB = "no such job"
 
 
 class Took(NamedTuple):
@@ -204,33 +206,26 @@ class Answering:
     def _receive_due(self, connection: Connection, sent: Sent, answers: Answers) -> None:
         read = [(question, rows.fetchall(), behind.fetchone()) for question, rows, behind in sent.due]
         ids = [row.id for question, rows, _ in read for row in rows[: question.most]]
-        jobs = load_jobs(connection, ids) if ids else {}
-        again = [row.id for _, rows, _ in read for row in rows if row.why != "n"]  # a new job was never retried by hand
+        jobs = load_due_jobs(connection, ids) if ids else {}
+        again = [row.id for _, rows, _ in read for row in rows if row.told is not None]  # a new job was never retried by hand
         bounds = _bounds(REOPENED_OF.all(connection, ids=again)) if again else {}
-        name_kinds(connection, jobs.values(), self._kinds)
         for question, rows, behind in read:
-            waiting = [
-                waiting_of(
-                    PendingRow(
-                        row.ctid, row.id, row.run_at, question.priority, row.attempt, row.used, row.interruptions, row.why, self._lane_id
-                    ),
-                    jobs[row.id],
-                    max(bounds.get(row.id, 0), jobs[row.id].max_attempts),
-                    self._kinds,
-                )
-                for row in rows[: question.most]
-            ]
             next_at = behind.run_at if behind is not None else None
             if len(rows) > question.most:
-                next_at = rows[question.most].run_at
-            answers.due.append(DueAnswer(question.priority, question.kind, waiting, next_at))
+                next_at = rows.pop().run_at
+            answers.due.append(DueAnswer(question.priority, question.kind, _waiting(question, rows, jobs, bounds), next_at))
 
     def _receive_standings(
         self, connection: Connection, commands: Sequence[CommandRow], late: Sequence[tuple[str, int]], answers: Answers
     ) -> None:
         ids = {row.job_id for row in commands if row.job_id is not None} | {job_id for job_id, _ in late}
         standings = load_standings(connection, ids, self._kinds)
+        nowhere = [row.command_id for row in commands if row.denied and row.job_id not in standings]
+        if nowhere:
+            SETTLE_DENIED.run(connection, command_ids=nowhere, answer=NO_SUCH_JOB)
         for row in commands:
+            if row.denied and row.job_id not in standings:
+                continue
             standing = standings.get(row.job_id) if row.job_id is not None else None
             if standing is not None and standing.row.lane_id != self._lane_id:
                 RELABEL_COMMAND.run(connection, command_id=row.command_id, lane_id=standing.row.lane_id)
@@ -272,6 +267,21 @@ class Answering:
 
 
 _FIRST = "00000000-0000-0000-0000-000000000000"
+
+
+def _waiting(question: DueQuestion, rows: Sequence[DueRow], jobs: Mapping[str, DueJobRow], bounds: Mapping[str, int]) -> list[Waiting]:
+    """The jobs of due rows, in order. Positional arguments and rows taken apart in one step: this is done for each job of a drain."""
+    kind, priority = question.kind, question.priority
+    waiting: list[Waiting] = []
+    for ctid, job_id, run_at, told in rows:
+        job = due_job_of(jobs[job_id], kind, run_at, priority)
+        if told is None:
+            waiting.append(Waiting(job, 0, 0, 0, job.max_attempts, "n", True, ctid))
+        else:
+            attempt, used, interruptions, why = told.split(" ")
+            bound = max(bounds.get(job_id, 0), job.max_attempts)
+            waiting.append(Waiting(job, int(attempt), int(used), int(interruptions), bound, cast("Why", why), True, ctid))
+    return waiting
 
 
 def _bounds(rows: Sequence[ReopenedRow]) -> dict[str, int]:

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 
 from jobyard.contracts.errors import ConfigurationError
 from jobyard.contracts.states import State
-from jobyard.master_db.connection import Connection, errors
+from jobyard.master_db.connection import AUDITOR, Connection, errors
 from jobyard.master_db.queries import Query
 
 Json: TypeAlias = object
@@ -187,7 +187,7 @@ _ERRORS = Query("error_counts", ErrorCount)
 
 def job_status(connection: Connection, job_id: str) -> JobStatus | None:
     """A job by its id; None if the Master DB does not know it (by Kafka it may still be on its way)."""
-    with errors():
+    with errors(AUDITOR):
         return _JOB.first(connection, job=job_id)
 
 
@@ -198,43 +198,43 @@ def find_jobs(connection: Connection, wanted: Filter, *, before: str | None = No
             raise ConfigurationError(f"{name} {at.isoformat()} must have a time zone")
     values = {name: getattr(wanted, name) for name in wanted.__struct_fields__}
     values["tags"] = None if wanted.tags is None else Jsonb(wanted.tags)
-    with errors():
+    with errors(AUDITOR):
         return _FIND.all(connection, **values, before=before, most=most)
 
 
 def attempt_history(connection: Connection, job_id: str) -> list[Attempt]:
     """The ended attempts of a job, in order."""
-    with errors():
+    with errors(AUDITOR):
         return _HISTORY.all(connection, job=job_id)
 
 
 def job_timeline(connection: Connection, job_id: str) -> list[Happening]:
     """All that happened to a job, in order of time."""
-    with errors():
+    with errors(AUDITOR):
         return _TIMELINE.all(connection, job=job_id)
 
 
 def late_outcomes(connection: Connection, job_id: str) -> list[LateOutcome]:
     """What came in about a job after its attempt was lost."""
-    with errors():
+    with errors(AUDITOR):
         return _LATE.all(connection, job=job_id)
 
 
 def stuck_jobs(connection: Connection, *, most: int = 50) -> list[StuckJob]:
     """Jobs that will not move by themselves, the longest stuck first."""
-    with errors():
+    with errors(AUDITOR):
         return _STUCK.all(connection, most=most)
 
 
 def lane_summary(connection: Connection) -> list[LaneSummary]:
     """All lanes, by name."""
-    with errors():
+    with errors(AUDITOR):
         return _LANES.all(connection)
 
 
 def agent_load(connection: Connection) -> list[AgentLoad]:
     """All live agents, by lane and name."""
-    with errors():
+    with errors(AUDITOR):
         return _AGENTS.all(connection)
 
 
@@ -249,5 +249,5 @@ def error_counts(
     """Failed attempts that ended in a time (the last day), by kind and error, the most frequent first."""
     until = until or datetime.now(UTC) + timedelta(hours=1)  # clocks of agents may be ahead
     since = since or until - timedelta(days=1, hours=1)
-    with errors():
+    with errors(AUDITOR):
         return _ERRORS.all(connection, kind=kind, lane=lane, since=since, until=until)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from jobyard.contracts.errors import ConfigurationError
-from jobyard.master_db.connection import NEWEST_SERVER, OLDEST_SERVER, Connection, errors
+from jobyard.master_db.connection import AUDITOR, NEWEST_SERVER, OLDEST_SERVER, Connection, errors
 from jobyard.master_db.queries import Query
 
 
@@ -43,14 +43,14 @@ _SERVER = Query("server_settings", ServerSettings)
 
 def check(connection: Connection, expected: str) -> list[Finding]:
     """All that is wrong. `expected`: the revision that the code was written for (`migrations.head()`)."""
-    with errors():
+    with errors(AUDITOR):
         server = _SERVER.one(connection)
     found = _of_server(server)
     revision = current(connection)
     if revision != expected:
         found.append(_of_revision(revision, expected))
         return found
-    with errors():
+    with errors(AUDITOR):
         if not _REACH.one(connection).enough:
             found.append(
                 Finding(
@@ -72,7 +72,7 @@ def require(connection: Connection, expected: str) -> None:
 def current(connection: Connection) -> str | None:
     """The revision of the schema; None if there is none that we may read."""
     try:
-        with errors(), connection.transaction():
+        with errors(AUDITOR), connection.transaction():
             found = _REVISION.first(connection)
     except ConfigurationError:
         return None

@@ -13,10 +13,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 from psycopg.types.string import TextLoader
 
-from jobyard.client.refusals import translated
-from jobyard.contracts.errors import ConfigurationError, JobyardError, Refused, ServiceUnavailable
+from jobyard.client.refusals import meaning
+from jobyard.contracts.errors import ConfigurationError
+from jobyard.master_db.id_arrays import IdArray, IdArrayDumper
 
 OLDEST_SERVER, NEWEST_SERVER = 15, 18
+CLIENT, AUDITOR, OPERATOR, COORDINATOR = "jobyard_client", "jobyard_auditor", "jobyard_operator", "jobyard_coordinator"
+"""The roles that rights are granted to."""
+
 Connection = psycopg.Connection[TupleRow]
 
 
@@ -61,6 +65,7 @@ def connect(
         connection.close()
         raise
     connection.adapters.register_loader("uuid", TextLoader)
+    connection.adapters.register_dumper(IdArray, IdArrayDumper)
     return connection
 
 
@@ -100,29 +105,12 @@ def _accept(connection: Connection) -> None:
 
 
 @contextmanager
-def errors() -> Generator[None]:
-    """Turn the database's errors into Jobyard's; those that only a bug explains pass as they are."""
+def errors(needs: str | None = None) -> Generator[None]:
+    """Turn the database's errors into Jobyard's; those that only a bug explains pass as they are. `needs`: the role that gives the right for it."""
     try:
         yield
     except psycopg.Error as error:
-        sorted_ = meaning(error)
+        sorted_ = meaning(error, needs)
         if sorted_ is None:
             raise
         raise sorted_ from error
-
-
-# Classes and codes that say "not now": the connection, the server's state, its resources, a time-out, a conflict of transactions.
-_PASSING = ("08", "53", "57", "58", "40", "55P03", "25P03", "25P04", "25006", "XX000")
-
-
-def meaning(error: psycopg.Error) -> JobyardError | None:
-    """What an error of the database means for who asked; None: a bug."""
-    code = error.sqlstate or ""
-    text = (error.diag.message_primary or str(error)).strip()
-    if code.startswith(_PASSING):
-        return ServiceUnavailable(f"Postgres: {text}")
-    if code.startswith(("28", "3D")):
-        return ConfigurationError(f"the Master DB refuses the connection: {text}")
-    if code == "JY090":
-        return Refused(text, code=code)
-    return translated(error)

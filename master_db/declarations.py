@@ -13,7 +13,7 @@ from jobyard.contracts.errors import ConfigurationError, NotFound
 from jobyard.contracts.job import NewJob, problem_of
 from jobyard.contracts.rules import RULES
 from jobyard.master_db import operations
-from jobyard.master_db.connection import Connection, errors
+from jobyard.master_db.connection import OPERATOR, Connection, errors
 from jobyard.master_db.queries import Query, Statement
 
 
@@ -62,7 +62,7 @@ def sync(connection: Connection, declarations: Iterable[Declaration], *, dry_run
     Raises ConfigurationError for a declaration that is wrong or there twice, NotFound for a lane that is not there.
     """
     wanted = _checked(declarations)
-    with errors(), connection.transaction():
+    with errors(OPERATOR), connection.transaction():
         lanes = dict(_LANES.all(connection))
         rows = [_row(declared, lanes) for declared in wanted]
         there = {row.kind: row for row in _KINDS.all(connection)}

@@ -2,18 +2,20 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from jobyard.contracts.job import Job
 from jobyard.contracts.retry import Retrying
 from jobyard.master_db.connection import Connection
+from jobyard.master_db.id_arrays import IdArray
 from jobyard.master_db.kind_numbers import KindNumbers
 from jobyard.master_db.queries import Query
-from jobyard.master_db.rows import array
 
 MOST_A_STATEMENT = 20_000
+_retrying: Final = msgspec.json.Decoder(Retrying).decode
+_tags: Final = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class JobRow(NamedTuple):
@@ -36,33 +38,56 @@ class JobRow(NamedTuple):
     lane_id: int
 
 
+class DueJobRow(NamedTuple):
+    """The same of one that is due: its row of `pending` tells the rest."""
+
+    id: str
+    args: str
+    size: float
+    max_attempts: int
+    version: int
+    timeout_s: float | None
+    retry: str | None
+    submitter: str | None
+    tags: str | None
+    parent_id: str | None
+    traceparent: str | None
+
+
 JOBS_OF = Query("jobs_of", JobRow)
+DUE_JOBS_OF = Query("due_jobs_of", DueJobRow)
 
 
 class Stretch(NamedTuple):
-    """Ids that lie close together in time, as the text of an array, with their bounds."""
+    """Ids that lie close together in time, with their bounds."""
 
-    ids: str
+    ids: IdArray
     low: str
     high: str
 
 
 def stretches(ids: Collection[str]) -> Iterator[Stretch]:
     """The ids in groups of about three days (2^28 ms): such a group lies in one or two partitions, or a few if they are of one day."""
+    if not ids:
+        return
+    low, high = min(ids), max(ids)
+    if low[:5] == high[:5] and len(ids) <= MOST_A_STATEMENT:
+        yield Stretch(IdArray(ids), low, high)
+        return
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for job_id in ids:
         groups[job_id[:5]].append(job_id)
     for group in groups.values():
         for first in range(0, len(group), MOST_A_STATEMENT):
             part = group[first : first + MOST_A_STATEMENT]
-            yield Stretch(array(part), min(part), max(part))
+            yield Stretch(IdArray(part), min(part), max(part))
 
 
-def load_jobs(connection: Connection, ids: Collection[str]) -> dict[str, JobRow]:
+def load_due_jobs(connection: Connection, ids: Collection[str]) -> dict[str, DueJobRow]:
     """The rows of these jobs; one that is not there is missing."""
     with connection.pipeline():
-        cursors = [JOBS_OF.cursor(connection, ids=part.ids, low=part.low, high=part.high) for part in stretches(ids)]
-    return {row.id: row for cursor in cursors for row in cursor.fetchall()}
+        cursors = [DUE_JOBS_OF.cursor(connection, ids=part.ids, low=part.low, high=part.high) for part in stretches(ids)]
+    return {row[0]: row for cursor in cursors for row in cursor.fetchall()}
 
 
 def name_kinds(connection: Connection, rows: Iterable[JobRow], kinds: KindNumbers) -> None:
@@ -75,16 +100,37 @@ def job_of(row: JobRow, kinds: KindNumbers, run_at: float | None = None, priorit
     return Job(
         id=row.id,
         kind=kinds.names[row.kind_id],
-        args=msgspec.Raw(row.args.encode()),
+        args=msgspec.Raw(row.args),
         run_at=row.run_at if run_at is None else run_at,
         priority=row.priority if priority is None else priority,
         size=row.size,
         max_attempts=row.max_attempts,
         version=row.version,
         timeout_s=row.timeout_s,
-        retry=None if row.retry is None else msgspec.json.decode(row.retry, type=Retrying),
+        retry=None if row.retry is None else _retrying(row.retry),
         submitter=row.submitter,
-        tags=None if row.tags is None else msgspec.json.decode(row.tags, type=dict[str, str]),
+        tags=None if row.tags is None else _tags(row.tags),
         parent=row.parent_id,
         traceparent=row.traceparent,
+    )
+
+
+def due_job_of(row: DueJobRow, kind: str, run_at: float, priority: int) -> Job:
+    """A job that is due. Called for each job of a drain: it takes the row apart in one step."""
+    job_id, args, size, max_attempts, version, timeout_s, retry, submitter, tags, parent, traceparent = row
+    return Job(
+        id=job_id,
+        kind=kind,
+        args=msgspec.Raw(args),
+        run_at=run_at,
+        priority=priority,
+        size=size,
+        max_attempts=max_attempts,
+        version=version,
+        timeout_s=timeout_s,
+        retry=None if retry is None else _retrying(retry),
+        submitter=submitter,
+        tags=None if tags is None else _tags(tags),
+        parent=parent,
+        traceparent=traceparent,
     )

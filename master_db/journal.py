@@ -13,6 +13,7 @@ from jobyard.contracts.states import State
 from jobyard.coordinator.core import events as e
 from jobyard.coordinator.core.places import Bundle, Waiting
 from jobyard.master_db import rows
+from jobyard.master_db.answers import NO_SUCH_JOB
 from jobyard.master_db.kind_numbers import KindNumbers
 from jobyard.master_db.queries import Statement
 
@@ -260,7 +261,7 @@ class Journal:
         self._calls.append((ANSWER_COMMAND, values))
 
     def not_here(self, event: e.NotHere) -> None:
-        values: dict[str, object] = {"command_id": event.command_id, "lane_id": self._lane_id, "answer": "no such job"}
+        values: dict[str, object] = {"command_id": event.command_id, "lane_id": self._lane_id, "answer": NO_SUCH_JOB}
         self._calls.append((DENY_COMMAND, values))
 
 

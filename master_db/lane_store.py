@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import psycopg
 from psycopg import RawCursor
 
+from jobyard.client.refusals import meaning
 from jobyard.contracts.errors import NotFound
 from jobyard.contracts.rules import Rules
 from jobyard.coordinator.core.events import Event
@@ -20,7 +21,8 @@ from jobyard.coordinator.core.snapshot import Snapshot
 from jobyard.coordinator.seams import DataRefused, Deposed, Term
 from jobyard.master_db import rows
 from jobyard.master_db.answers import TAKE_AWAKE, Answering, Look, Sent, Took
-from jobyard.master_db.connection import Connection, connect, meaning
+from jobyard.master_db.connection import COORDINATOR, Connection, connect
+from jobyard.master_db.id_arrays import IdArray
 from jobyard.master_db.intake import FEW, LOCKED, Inserted, Intake, New, returned
 from jobyard.master_db.journal import Journal
 from jobyard.master_db.kind_numbers import KindNumbers
@@ -317,9 +319,9 @@ class PostgresLaneStore:
 
     def _take_pending(self, connection: Connection, journal: Journal) -> None:
         if journal.places:
-            TAKE_PENDING_AT.cursor(connection, places=rows.array(journal.places), ids=rows.array(journal.placed_ids))
+            TAKE_PENDING_AT.cursor(connection, places=rows.array(journal.places), ids=IdArray(journal.placed_ids))
         if journal.gone:
-            TAKE_PENDING.cursor(connection, ids=rows.array(journal.gone))
+            TAKE_PENDING.cursor(connection, ids=IdArray(journal.gone))
 
     # ---- the session
 
@@ -343,7 +345,7 @@ class PostgresLaneStore:
             text = (error.diag.message_primary or str(error)).strip()
             if isinstance(error, psycopg.DataError | psycopg.IntegrityError) or (error.sqlstate or "").startswith(_TOO_LARGE):
                 raise DataRefused(f"the Master DB refused a value: {text}") from error
-            known = meaning(error)
+            known = meaning(error, COORDINATOR)
             if known is None:
                 raise
             raise known from error

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 
-from jobyard.master_db.connection import Connection, connect, errors
+from jobyard.master_db.connection import COORDINATOR, Connection, connect, errors
 from jobyard.master_db.queries import Query
 
 
@@ -43,7 +43,7 @@ class PostgresLanes:
         if self._connection is None:
             self._connection = connect(self._url, application_name="jobyard-coordinator election", autocommit=True)
         try:
-            with errors():
+            with errors(COORDINATOR):
                 return [row.lane for row in query.all(self._connection)]
         except BaseException as error:
             if isinstance(error.__cause__, psycopg.Error) or not isinstance(error, Exception):

@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 from jobyard.contracts.errors import NotFound
-from jobyard.master_db.connection import Connection, Timeouts, connect, errors
+from jobyard.master_db.connection import COORDINATOR, Connection, Timeouts, connect, errors
 from jobyard.master_db.lane_store import FIND_LANE
 
 CHANNEL = "jobyard"
@@ -25,7 +25,7 @@ class PostgresNotices:
             self._open()
             return True
         try:
-            with errors():
+            with errors(COORDINATOR):
                 return self._wait(self._connection, timeout_s)
         except BaseException:
             self.close()
@@ -52,7 +52,7 @@ class PostgresNotices:
         # a listener has nothing to do for hours: no statement of its own is under way that could take too long
         connection = connect(self._url, application_name="jobyard-coordinator listener", autocommit=True, timeouts=Timeouts(statement_s=0))
         try:
-            with errors():
+            with errors(COORDINATOR):
                 lane = FIND_LANE.first(connection, lane=self._lane)
                 if lane is None:
                     raise NotFound(f"there is no lane {self._lane!r}")

@@ -18,7 +18,7 @@ from jobyard.contracts.priority import PriorityName
 from jobyard.contracts.topics import problem_of_name
 from jobyard.master_db import audit
 from jobyard.master_db.audit import AgentLoad, LaneSummary
-from jobyard.master_db.connection import Connection, errors
+from jobyard.master_db.connection import CLIENT, OPERATOR, Connection, errors
 from jobyard.master_db.queries import Query
 
 
@@ -72,7 +72,7 @@ def add_lane(connection: Connection, lane: str) -> bool:
     problem = problem_of_name("lane", lane)
     if problem:
         raise InvalidJob(problem, field="lane", code="JY006")
-    with errors():
+    with errors(OPERATOR):
         return _ADD_LANE.one(connection, lane=lane).lanes == 1
 
 
@@ -96,7 +96,7 @@ def agents(connection: Connection, *, lane: str | None = None) -> list[AgentLoad
 
 def agent(connection: Connection, name: str, *, most: int = 10) -> list[AgentRow]:
     """The incarnations of an agent, newest first. Raises NotFound."""
-    with errors():
+    with errors(OPERATOR):
         found = _AGENTS_EVER.all(connection, name=name, most=most)
     if not found:
         raise NotFound(f'no agent {name!r}; "jobyard agent list" shows those that are alive')
@@ -105,31 +105,31 @@ def agent(connection: Connection, name: str, *, most: int = 10) -> list[AgentRow
 
 def cancel(connection: Connection, job_id: str, reason: str | None = None) -> int:
     """Ask for the end of a job; returns the command's number. Raises NotFound, Refused at once where it is plain."""
-    with errors():
+    with errors(CLIENT):
         return _CANCEL.one(connection, job=job_id, reason=reason).number
 
 
 def retry(connection: Connection, job_id: str, reason: str | None = None) -> int:
     """Ask for more attempts of an ended job; returns the command's number."""
-    with errors():
+    with errors(CLIENT):
         return _RETRY.one(connection, job=job_id, reason=reason).number
 
 
 def reschedule(connection: Connection, job_id: str, run_at: datetime | None = None, priority: PriorityName | None = None) -> int:
     """Ask for another time or priority of a waiting job; returns the command's number."""
-    with errors():
+    with errors(CLIENT):
         return _RESCHEDULE.one(connection, job=job_id, run_at=run_at, priority=priority).number
 
 
 def operate(connection: Connection, lane: str, verb: str, args: dict[str, object] | None = None) -> int:
     """Record a command for a lane's leader; returns its number. Raises InvalidJob for an unknown lane."""
-    with errors():
+    with errors(OPERATOR):
         return _OPERATE.one(connection, lane=lane, verb=verb, args=Jsonb(args or {})).number
 
 
 def answer(connection: Connection, number: int) -> Answer | None:
     """The leader's answer to a command of ours; None while there is none."""
-    with errors():
+    with errors(CLIENT):
         return _ANSWER.first(connection, number=number)
 
 

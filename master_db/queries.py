@@ -15,13 +15,14 @@ A test prepares every query of every file on the migrated schema and compares pa
 """
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from psycopg import RawCursor
-from psycopg.rows import args_row, tuple_row
+from psycopg.rows import BaseRowFactory, args_row, tuple_row
 
 from jobyard.master_db.connection import Connection
 
@@ -104,17 +105,27 @@ def _values(text: Text, given: dict[str, object]) -> tuple[object, ...]:
     return tuple(given[name] for name in text.parameters)
 
 
+def _factory_of(row: type[Row]) -> BaseRowFactory[Row]:
+    """How a row is made of its values. A NamedTuple takes them as they are: its own constructor costs more than all else that is done for a row."""
+    plain: type[tuple[object, ...]] = tuple
+    if not issubclass(cast("type[object]", row), plain):
+        return args_row(row)
+    make = partial(cast("Callable[[type[Row], Sequence[object]], Row]", plain.__new__), row)
+    return lambda _: make
+
+
 class Query(Generic[Row]):
     """A query that answers with rows."""
 
     def __init__(self, name: str, row: type[Row]) -> None:
         self.text = _take(name, row)
-        self._row = row
+        self._sql = self.text.sql.encode()
+        self._factory = _factory_of(row)
 
     def cursor(self, connection: Connection, **values: object) -> RawCursor[Row]:
         """Sent, not yet read: in a pipeline the rows are fetched from the cursor later."""
-        cursor = RawCursor(connection, row_factory=args_row(self._row))
-        cursor.execute(self.text.sql.encode(), _values(self.text, values))
+        cursor = RawCursor(connection, row_factory=self._factory)
+        cursor.execute(self._sql, _values(self.text, values))
         return cursor
 
     def all(self, connection: Connection, **values: object) -> list[Row]:

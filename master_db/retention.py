@@ -12,7 +12,7 @@ from typing import NamedTuple
 import psycopg
 
 from jobyard.contracts.errors import ConfigurationError
-from jobyard.master_db.connection import Connection, errors
+from jobyard.master_db.connection import COORDINATOR, Connection, errors
 from jobyard.master_db.queries import Query, Statement
 
 AHEAD_DAYS = 7
@@ -91,7 +91,7 @@ def keep(connection: Connection, *, retention_days: int | None = None, partition
     Raises ConfigurationError for a retention shorter than an id may be old.
     """
     kept = Kept()
-    with errors(), _alone(connection) as mine:
+    with errors(COORDINATOR), _alone(connection) as mine:
         if not mine:
             return Kept(busy=True)
         _check(connection, retention_days)
@@ -107,7 +107,7 @@ def keep(connection: Connection, *, retention_days: int | None = None, partition
 def prune(connection: Connection, *, retention_days: int | None = None) -> Kept:
     """Only drop what is past the retention, oldest first."""
     kept = Kept()
-    with errors(), _alone(connection) as mine:
+    with errors(COORDINATOR), _alone(connection) as mine:
         if not mine:
             return Kept(busy=True)
         _check(connection, retention_days)
@@ -117,7 +117,7 @@ def prune(connection: Connection, *, retention_days: int | None = None) -> Kept:
 
 def partitions(connection: Connection, *, retention_days: int | None = None) -> list[Partition]:
     """The partitions of the history, oldest first: those that are `old` are what `prune` would drop."""
-    with errors():
+    with errors(COORDINATOR):
         return _PARTITIONS.all(connection, retention_days=retention_days)
 
 

@@ -33,6 +33,9 @@ MOST_TRACEBACK: Final = 32_000
 _ESCAPED: Final = re.compile(r"\\(.)")
 _UNESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
 _NUL_IN_JSON: Final = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+# jsonb reads numbers, json does not: what has more digits than it can hold. First a quick look, then one without strings.
+_HUGE_NUMBER: Final = re.compile(rb"[0-9][eE][+-]?[0-9]{5}|[0-9]{5001}")
+_STRING: Final = re.compile(rb'"(?:[^"\\]+|\\.)*"')
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -121,6 +124,27 @@ def json_of(value: object) -> str:
     if b"\\u0000" in raw:
         raw = _NUL_IN_JSON.sub(rb"\1\\ufffd", raw)
     return escape(raw.decode())
+
+
+def _problem_of_jsonb(raw: bytes) -> str | None:
+    """Why a JSON that somebody has reported cannot be kept as jsonb; None: it can."""
+    problem = storable.problem_of_json(raw, RULES.max_result_bytes)
+    if problem is None and _HUGE_NUMBER.search(raw) and _HUGE_NUMBER.search(_STRING.sub(b'""', raw)):
+        return "holds a number with more digits than Postgres can keep"
+    return problem
+
+
+def _fit(detail: Mapping[str, object]) -> dict[str, object]:
+    """A detail without what was reported and cannot be kept: a note says so."""
+    fit: dict[str, object] = {}
+    notes: list[str] = []
+    for name, value in detail.items():
+        problem = _problem_of_jsonb(bytes(value)) if isinstance(value, msgspec.Raw) else None
+        if problem is None:
+            fit[name] = value
+        else:
+            notes.append(f"the {name} {problem}; it was not kept here")
+    return fit | {"note": "; ".join(notes)} if notes else fit
 
 
 def array(of: Iterable[str]) -> str:
@@ -259,7 +283,7 @@ def event(
 ) -> str:
     """A row of `job_events`."""
     number = NULL if attempt is None else str(attempt)
-    told = NULL if detail is None else json_of(detail)
+    told = NULL if detail is None else json_of(_fit(detail))
     return "\t".join(
         (job_id, at_text(at), str(kind_id), str(lane_id), number, str(used), escape(name), _final(final), safe(actor, 800), told)
     )

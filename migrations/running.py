@@ -11,16 +11,18 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, exc, text
 from sqlalchemy.pool import NullPool
 
+from jobyard.client.refusals import meaning
 from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
 
 OLDEST_SERVER, NEWEST_SERVER = 15, 18
+_OWNER = "the role that owns the database"
 
 
 def upgrade(url: str, revision: str = "head") -> None:
     """Bring the schema to a revision. Several callers at once wait for each other.
 
-    Raises ServiceUnavailable if the database can't be reached, ConfigurationError if it is not UTF-8 or its server's version is
-    not supported.
+    Raises ServiceUnavailable if the database can't be reached, ConfigurationError if it is not UTF-8, its server's version is
+    not supported, or the role is not its owner.
     """
     with _configured(url, accept=True) as config:
         command.upgrade(config, revision)
@@ -33,8 +35,8 @@ def downgrade(url: str, revision: str) -> None:
 
 
 def current(url: str) -> str | None:
-    """The revision of the schema; None if Jobyard was never installed there."""
-    with _connected(url) as connection:
+    """The revision of the schema; None if Jobyard was never installed there. ConfigurationError: the role may not look."""
+    with _connected(url, "jobyard_auditor") as connection:
         if connection.execute(text("select to_regclass('jobyard.alembic_version')")).scalar_one() is None:
             return None
         return MigrationContext.configure(connection, opts={"version_table_schema": "jobyard"}).get_current_revision()
@@ -54,7 +56,7 @@ def _config() -> Config:
 
 
 @contextmanager
-def _connected(url: str) -> Generator[Connection]:
+def _connected(url: str, needs: str) -> Generator[Connection]:
     # The URL goes to libpq as it is, so that all that libpq knows works: several hosts, sockets, service files.
     engine = create_engine("postgresql+psycopg://?application_name=jobyard-migrations", connect_args={"conninfo": url}, poolclass=NullPool)
     try:
@@ -66,15 +68,20 @@ def _connected(url: str) -> Generator[Connection]:
     try:
         with connection:
             yield connection
-    except exc.OperationalError as error:
-        raise ServiceUnavailable(f"the Master DB did not answer: {error.orig}") from error
+    except exc.DBAPIError as error:
+        known = meaning(error.orig, needs)
+        if known is not None:
+            raise known from error
+        if isinstance(error, exc.OperationalError):
+            raise ServiceUnavailable(f"the Master DB did not answer: {error.orig}") from error
+        raise
     finally:
         engine.dispose()
 
 
 @contextmanager
 def _configured(url: str, accept: bool = False) -> Generator[Config]:
-    with _connected(url) as connection:
+    with _connected(url, _OWNER) as connection:
         if accept:
             version, encoding = connection.execute(
                 text("select current_setting('server_version_num')::int / 10000, getdatabaseencoding()")

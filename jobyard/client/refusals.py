@@ -9,12 +9,23 @@ _REFUSED = ("JY008", "JY009")
 # The database is there, but its schema or the role's rights are not as they must be.
 _NOT_INSTALLED = ("3F000", "42883", "42P01", "42703")
 _NO_RIGHT = "42501"
+# What each role gives, for who lacks a right.
+_GIVES = {
+    "jobyard_client": "submits jobs, and cancels, retries and reschedules its own",
+    "jobyard_auditor": "looks up",
+    "jobyard_operator": "does both for everybody, and declares lanes and kinds",
+    "jobyard_coordinator": "leads lanes and prunes the history",
+}
 # Over, or about to be: too many connections, shutting down, starting up, crashed; read-only after a fail-over; a time-out.
 _UNAVAILABLE = ("53300", "57P01", "57P02", "57P03", "25006", "57014")
+# The same of a session that is wholly ours: the connection, the server's state, its resources, a time-out, a conflict of transactions.
+_PASSING = ("08", "53", "57", "58", "40", "55P03", "25P03", "25P04", "25006", "XX000")
+_CONNECTING = ("28", "3D")
+_HISTORY = "JY090"
 
 
-def translated(error: psycopg.Error) -> JobyardError | None:
-    """The error to raise in place of this one; None: it is none of ours, let it through."""
+def translated(error: psycopg.Error, needs: str | None = None) -> JobyardError | None:
+    """The error to raise in place of this one; None: it is none of ours, let it through. `needs`: the role that gives the right for it, if one does."""
     state = error.sqlstate or ""
     message = error.diag.message_primary or str(error).strip()
     if state.startswith("JY"):
@@ -22,13 +33,34 @@ def translated(error: psycopg.Error) -> JobyardError | None:
     if state in _NOT_INSTALLED:
         return ConfigurationError(f"the database has no Jobyard schema that fits this version ({message}). Run `jobyard db upgrade` on it")
     if state == _NO_RIGHT:
-        return ConfigurationError(
-            f"the database role lacks a right ({message}). Grant it jobyard_client; for look-ups jobyard_auditor, too"
-        )
+        return ConfigurationError(f"the database role lacks a right ({message}). {_mend(needs)}")
     of_connection = state in _UNAVAILABLE or state.startswith("08") or not state
     if of_connection and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return ServiceUnavailable(f"Postgres: {message or type(error).__name__}")
     return None
+
+
+def meaning(error: BaseException | None, needs: str | None = None) -> JobyardError | None:
+    """What an error of the database means for who asked in a session of Jobyard's own; None: a bug, or no error of the database."""
+    if not isinstance(error, psycopg.Error):
+        return None
+    code = error.sqlstate or ""
+    text = (error.diag.message_primary or str(error)).strip()
+    if code.startswith(_PASSING):
+        return ServiceUnavailable(f"Postgres: {text}")
+    if code.startswith(_CONNECTING):
+        return ConfigurationError(f"the Master DB refuses the connection: {text}")
+    if code == _HISTORY:
+        return Refused(text, code=code)
+    return translated(error, needs)
+
+
+def _mend(needs: str | None) -> str:
+    if needs is None:
+        return f"Grant it what it needs: {'; '.join(f'{role} {gives}' for role, gives in _GIVES.items())}"
+    if needs in _GIVES:
+        return f"Grant it {needs}, which {_GIVES[needs]}"
+    return f"Use {needs}"
 
 
 def by_code(code: str, message: str, hint: str = "") -> JobyardError:

@@ -1,6 +1,8 @@
 -- name: read_due(lane_id, priority, kind_id, after_at, after_id, until, most) -> DueRow
 -- Read ahead what is due of one priority and kind. Plan: Index Scan pending_due, nothing filtered.
-select ctid, id, extract(epoch from run_at)::float8 as run_at, attempt::int as attempt, used::int as used, interruptions::int as interruptions, why::text as why
+-- "told": attempt, used, interruptions, why, if it is not simply new. date_part, since extract goes by numeric, which is dear.
+select ctid, id, date_part('epoch', run_at) as run_at,
+  case when why = 'n' and attempt = 0 and used = 0 and interruptions = 0 then null else concat_ws(' ', attempt, used, interruptions, why) end as told
 from jobyard.pending
 where lane_id = $lane_id and priority = $priority and kind_id = $kind_id and run_at <= $until::timestamptz
   and (run_at, id) > ($after_at::timestamptz, $after_id::uuid)

@@ -237,9 +237,7 @@ declare j jobs; c bigint; begin
     if not may_act_for(j.submitter) then
       perform fail('JY008', format('job %s was submitted by %s', job, shown(j.submitter)), 'Only its submitter or an operator may do that.');
     end if;
-    if verb <> 'retry' and (
-        exists (select from attempts a where a.job_id = job and a.final is not null and not exists (select from reopened o where o.job_id = job and o.at >= a.finished_at))
-        or exists (select from job_events e where e.job_id = job and e.final is not null and not exists (select from reopened o where o.job_id = job and o.at >= e.at))) then
+    if verb <> 'retry' and exists (select from job_states s where s.job_id = job and s.state in ('succeeded', 'failed', 'cancelled', 'expired', 'refused')) then
       perform fail('JY009', format('job %s has ended: it cannot be %s', job, case verb when 'cancel' then 'cancelled' else 'rescheduled' end), 'The view jobyard.job_status tells how it ended.');
     end if;
   elsif not is_job_id(job::text) or id_time(job) not between clock_timestamp() - interval '1 hour' and clock_timestamp() + interval '1 hour' then

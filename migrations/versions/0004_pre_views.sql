@@ -2,31 +2,33 @@
 -- job_states: where each job stands. Every member of the UNION ALL but "placed" is ONE table WITHOUT a WHERE (its condition is the column "ok", tested outside): only such
 -- members are flattened by the planner, so that ORDER BY job_id LIMIT n becomes a Merge Append over indexes, and a constant state (or the CHECK on "final") removes members
 -- while planning.
+-- "held_at": a retry by hand after it voids the row. Moments of the leader's clock only: for an attempt that of its placement, since its end is told by the agent's clock; for an event
+-- its own, less the smallest step, since one of the same moment is void, too. master_db/standing.py decides by the same rule.
 create view job_states as
 select s.job_id, s.state, s.kind_id, s.lane_id, s.used, s.run_at, s.started_at, s.finished_at, s.agent_id, s.fence, s.error_type, s.error_message, s.result, s.done, s.total, s.message
 from (
   select p.id as job_id, 'pending'::job_state as state, p.run_at <= now() as ok, p.kind_id, p.lane_id, p.used, p.run_at, null::timestamptz as started_at,
     null::timestamptz as finished_at, null::int as agent_id, null::bigint as fence, null::text as error_type, null::text as error_message, null::json as result,
-    null::float8 as done, null::float8 as total, null::text as message from pending p
+    null::float8 as done, null::float8 as total, null::text as message, null::timestamptz as held_at from pending p
   union all
-  select p.id, 'scheduled', p.run_at > now() and p.why in ('n', 'h'), p.kind_id, p.lane_id, p.used, p.run_at, null, null, null, null, null, null, null, null, null, null from pending p
+  select p.id, 'scheduled', p.run_at > now() and p.why in ('n', 'h'), p.kind_id, p.lane_id, p.used, p.run_at, null, null, null, null, null, null, null, null, null, null, null from pending p
   union all
-  select p.id, 'retrying', p.run_at > now() and p.why in ('r', 's', 'l'), p.kind_id, p.lane_id, p.used, p.run_at, null, null, null, null, null, null, null, null, null, null from pending p
+  select p.id, 'retrying', p.run_at > now() and p.why in ('r', 's', 'l'), p.kind_id, p.lane_id, p.used, p.run_at, null, null, null, null, null, null, null, null, null, null, null from pending p
   union all
-  select p.id, 'blocked', p.run_at > now() and p.why = 'b', p.kind_id, p.lane_id, p.used, p.run_at, null, null, null, null, null, null, null, null, null, null from pending p
+  select p.id, 'blocked', p.run_at > now() and p.why = 'b', p.kind_id, p.lane_id, p.used, p.run_at, null, null, null, null, null, null, null, null, null, null, null from pending p
   union all
-  select r.job_id, 'running', true, r.kind_id, r.lane_id, r.used, null, r.started_at, null, r.agent_id, r.fence, null, null, null, r.done, r.total, r.message from running r
+  select r.job_id, 'running', true, r.kind_id, r.lane_id, r.used, null, r.started_at, null, r.agent_id, r.fence, null, null, null, r.done, r.total, r.message, null from running r
   union all
-  select u.id, 'placed', true, b.kind_id, b.lane_id, u.used, null, null, null, b.agent_id, b.fence, null, null, null, null, null, null
+  select u.id, 'placed', true, b.kind_id, b.lane_id, u.used, null, null, null, b.agent_id, b.fence, null, null, null, null, null, null, null
     from bundles b cross join lateral unnest(b.job_ids, b.attempts, b.used) u(id, attempt, used)
     where u.id between b.lo and b.hi and not exists (select from running r where r.job_id = u.id) and not exists (select from attempts a where a.job_id = u.id and a.attempt = u.attempt)
   union all
-  select a.job_id, a.final, true, a.kind_id, a.lane_id, a.used, null, a.started_at, a.finished_at, a.agent_id, a.fence, a.error_type, a.error_message, a.result, null, null, null from attempts a
+  select a.job_id, a.final, true, a.kind_id, a.lane_id, a.used, null, a.started_at, a.finished_at, a.agent_id, a.fence, a.error_type, a.error_message, a.result, null, null, null, a.placed_at from attempts a
   union all
-  select e.job_id, e.final, true, e.kind_id, e.lane_id, e.used, null, null, e.at, null, null, e.detail ->> 'error_type', e.detail ->> 'error_message', (e.detail -> 'result')::json, null, null, null
+  select e.job_id, e.final, true, e.kind_id, e.lane_id, e.used, null, null, e.at, null, null, e.detail ->> 'error_type', e.detail ->> 'error_message', (e.detail -> 'result')::json, null, null, null, e.at - interval '1 microsecond'
     from job_events e
 ) s
-where s.ok and s.state is not null and not exists (select from reopened o where o.job_id = s.job_id and o.at >= s.finished_at);
+where s.ok and s.state is not null and not exists (select from reopened o where o.job_id = s.job_id and o.at > s.held_at);
 
 create view job_status as
 select s.job_id, k.kind, j.version::int as version, l.lane, (array['critical', 'high', 'medium', 'low', 'very_low'])[j.priority + 1] as priority, j.size, j.args, j.tags, s.state,

@@ -8,10 +8,11 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from jobyard.contracts.errors import ConfigurationError, InvalidJob, NotFound, Refused, WaitTimeout
 from jobyard.contracts.ids import id_floor, new_job_id
-from jobyard.master_db import connection, operations
+from jobyard.master_db import connection, declarations, operations, retention
 from jobyard.master_db.connection import Connection
 
 
@@ -202,5 +203,24 @@ def test_agents_are_listed_live_and_shown_with_their_past(operator: Connection) 
 
 
 def test_a_role_without_rights_is_told_which_to_grant(client: Connection) -> None:
-    with pytest.raises(ConfigurationError, match="Grant"):
+    with pytest.raises(ConfigurationError, match="Grant it jobyard_auditor"):
         operations.lanes(client)
+    with pytest.raises(ConfigurationError, match="Grant it jobyard_operator"):
+        operations.add_lane(client, "other")
+    with pytest.raises(ConfigurationError, match="Grant it jobyard_operator"):
+        declarations.sync(client, [])
+    with pytest.raises(ConfigurationError, match="Grant it jobyard_coordinator"):
+        retention.prune(client)
+
+
+def test_a_role_without_any_right_is_told_that_commands_need_the_clients(database_url: str, operator: Connection) -> None:
+    operator.execute("create role nobody_at_all login password 'x'")
+    try:
+        url = make_conninfo(database_url, user="nobody_at_all", password="x")
+        with (
+            connection.connect(url, application_name="test") as nobody,
+            pytest.raises(ConfigurationError, match="Grant it jobyard_client, which submits"),
+        ):
+            operations.cancel(nobody, new_job_id())
+    finally:
+        operator.execute("drop role nobody_at_all")

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from jobyard import migrations
 from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
@@ -68,6 +69,20 @@ def test_the_default_lane_and_its_lease_are_there(database_url: str) -> None:
         assert session.execute(
             "select lane_id, lane, epoch, fence, lease_until = '-infinity' from jobyard.lanes join jobyard.leases using (lane_id)"
         ).fetchall() == [(1, "default", 0, 0, True)]
+
+
+def test_who_may_not_look_or_change_is_told_what_is_needed(database_url: str, empty_database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as session:
+        session.execute("create role only_client login password 'x' in role jobyard_client")
+        try:
+            for call, url, needed in (
+                (migrations.current, database_url, "Grant it jobyard_auditor"),
+                (migrations.upgrade, empty_database_url, "Use the role that owns the database"),
+            ):
+                with pytest.raises(ConfigurationError, match=needed):
+                    call(make_conninfo(url, user="only_client", password="x"))
+        finally:
+            session.execute("drop role only_client")
 
 
 def test_an_upgrade_waits_for_another_one(empty_database_url: str) -> None:

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from jobyard.client.refusals import by_code, translated
+from jobyard.client.refusals import by_code, meaning, translated
 from jobyard.contracts.errors import ConfigurationError, InvalidJob, JobyardError, NotFound, Refused, ServiceUnavailable
 
 
@@ -40,3 +40,15 @@ def test_codes(code: str, sort: type[JobyardError]) -> None:
 def test_errors_of_the_database(error: psycopg.Error, sort: type[JobyardError] | None) -> None:
     found = translated(error)
     assert found is None if sort is None else type(found) is sort
+
+
+@pytest.mark.parametrize("role", ["jobyard_client", "jobyard_auditor", "jobyard_operator", "jobyard_coordinator"])
+def test_who_lacks_a_right_is_told_which_role_gives_it_or_what_each_gives(role: str) -> None:
+    error = errors.InsufficientPrivilege("permission denied")
+    assert f"Grant it {role}, which" in str(translated(error, role))
+    assert role in str(translated(error))
+
+
+def test_who_would_need_a_role_of_the_installations_own_is_told_so() -> None:
+    assert str(meaning(errors.InsufficientPrivilege("no"), "the owner")).endswith("Use the owner")
+    assert meaning(ValueError("no error of the database")) is None

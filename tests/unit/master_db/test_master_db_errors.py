@@ -4,9 +4,9 @@ import psycopg
 import pytest
 from psycopg import errors as pg
 
+from jobyard.client.refusals import meaning
 from jobyard.contracts.errors import ConfigurationError, InvalidJob, JobyardError, NotFound, Refused, ServiceUnavailable
 from jobyard.master_db import connection
-from jobyard.master_db.connection import meaning
 
 
 def refusal(code: str) -> psycopg.Error:

@@ -15,7 +15,7 @@ _AGAIN_S: Final = 60.0
 
 
 class Housekeeper:
-    """`keep`: does all that is due; True: something is left to be tried again soon. It is called first at the start: ids need their partitions."""
+    """`keep`: does all that is due; True: something is left to be tried again soon."""
 
     def __init__(self, keep: Callable[[], bool]) -> None:
         self._keep = keep

@@ -3,17 +3,33 @@
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 
-from jobyard.contracts.errors import JobyardError, ServiceUnavailable
+from jobyard.contracts.errors import JobyardError
 from jobyard.contracts.rules import Rules
 from jobyard.contracts.topics import LaneTopics
-from jobyard.coordinator.core.events import BucketsWanted
+from jobyard.coordinator.caution import Caution
+from jobyard.coordinator.core.events import BucketsWanted, Event
 from jobyard.coordinator.inbox import Inbox
 from jobyard.coordinator.listener import Listener
-from jobyard.coordinator.maintenance import KafkaSilent, Maintenance
-from jobyard.coordinator.reader import Reader, TopicsChanged
-from jobyard.coordinator.seams import Bus, Clock, Deposed, LaneStore, Notices, Prepare, Source, Term, TopicAdmin
+from jobyard.coordinator.maintenance import Maintenance
+from jobyard.coordinator.reader import Reader
+from jobyard.coordinator.seams import (
+    Bus,
+    Clock,
+    Deposed,
+    KafkaSilent,
+    LaneStore,
+    Notices,
+    PendingMoved,
+    Prepare,
+    Restored,
+    Source,
+    Term,
+    TopicAdmin,
+    TopicsChanged,
+)
 from jobyard.coordinator.sender import Sender
 from jobyard.coordinator.takeover import Taken, Takeover
 from jobyard.coordinator.telemetry import Telemetry
@@ -26,8 +42,6 @@ _FLUSH_S = 5.0
 """How long an orderly end waits for messages on their way; what is left the next leader sends again."""
 _BACKOFF_S = (0.1, 0.3, 1.0, 2.0)
 """Waits after failures in a row: short, since a lease of 4 s is running out meanwhile."""
-_WHOLE_AGAIN = 64
-"""After halving (L18) the number of messages a tick doubles with each success; from this many on it is unbounded again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,36 +57,22 @@ class World:
     prepare: Prepare
 
 
-class Caution:
-    """How many messages a tick may take after one has failed for its data, and which are to be quarantined (L18)."""
-
-    def __init__(self) -> None:
-        self.messages: int | None = None
-        self.poison: set[tuple[str, int]] = set()
-
-    def failed(self, taken: list[tuple[str, int]]) -> None:
-        """A tick with these messages failed for its data: half as many next; a single one is guilty."""
-        if len(taken) == 1:
-            self.poison.update(taken)
-        self.messages = max(1, len(taken) // 2)
-
-    def succeeded(self) -> None:
-        """A tick went through: dare twice as many."""
-        if self.messages is not None:
-            self.messages = None if self.messages >= _WHOLE_AGAIN else self.messages * 2
-
-
 class Leader:
-    """The thread that leads one lane for as long as it can; started when the lane seems to be free."""
+    """The thread that leads one lane for as long as it can; started when the lane seems to be free.
 
-    def __init__(self, lane: str, world: World, rules: Rules, topics: LaneTopics) -> None:
+    `make_topics`: makes and checks the lane's topics; called before each take-over.
+    """
+
+    def __init__(self, lane: str, world: World, rules: Rules, topics: LaneTopics, make_topics: Callable[[], object]) -> None:
         self.lane = lane
         self._world = world
         self._rules = rules
         self._topics = topics
         self._stop = threading.Event()
+        self._make_topics = make_topics
         self._caution = Caution()
-        self._at_least = 0
+        self._above = 0
+        self._failures = 0
         self._thread = threading.Thread(target=self._run, name=f"leader-{lane}", daemon=True)
 
     def start(self) -> None:
@@ -94,80 +94,83 @@ class Leader:
         return self._thread.is_alive()
 
     def _run(self) -> None:
-        failures = 0
         while not self._stop.is_set():
             store = self._world.store()
             try:
-                term = store.seize(self._at_least)
+                self._make_topics()  # a lane whose topics are wrong is this leader's trouble alone
+                term = store.seize(self._above)
                 if term is None:
                     return
                 self._lead(store, term)
-                failures = 0
-            except Deposed:
-                _log.warning("lane %s is led by another coordinator now", self.lane)
+            except Deposed as error:
+                _log.warning("does not lead lane %s any more: %s", self.lane, error)
                 return
             except KafkaSilent as error:
                 _log.error("gives up lane %s: Kafka does not answer: %s", self.lane, error)
                 self._stop.wait(self._rules.lost_after_s)
                 return
-            except TopicsChanged as error:
+            except Restored as error:
+                _log.error("takes lane %s over again: %s", self.lane, error)
+                self._above = error.epoch
+            except (TopicsChanged, PendingMoved) as error:
                 _log.warning("takes lane %s over again: %s", self.lane, error)
                 self._stop.wait(_BACKOFF_S[0])
             except Exception as error:
-                self._log_failure(error)
-                self._stop.wait(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
-                failures += 1
+                self._failed(error)
             finally:
                 store.close()
 
-    def _log_failure(self, error: Exception) -> None:
-        if isinstance(error, ServiceUnavailable):
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, JobyardError):
             _log.warning("leadership of lane %s failed, takes over again: %s", self.lane, error)
         else:
             _log.error("leadership of lane %s failed, takes over again", self.lane, exc_info=error)
+        self._stop.wait(_BACKOFF_S[min(self._failures, len(_BACKOFF_S) - 1)])
+        self._failures += 1
 
     def _lead(self, store: LaneStore, term: Term) -> None:
-        """One leadership, from a taken epoch to an orderly end (returns) or a failure (raises)."""
+        """One leadership, from a taken epoch to an orderly end (returns) or a failure (raises). Whatever was opened is closed."""
         clock = self._world.clock(term)
-        taken = Takeover(store, self._world.admin, self._rules, self._topics, self.lane).run(term, clock)
+        takeover = Takeover(store, self._world.admin, self._rules, self._topics, self.lane)
+        taken = takeover.run(term, clock, restored=self._above > 0)
+        self._above = 0
         inbox = Inbox(2 * self._rules.tick_most)
-        reader = Reader(
-            self._world.source(),
-            self._world.admin,
-            inbox,
-            self._world.prepare,
-            clock,
-            self._rules,
-            lane=self.lane,
-            intake=self._topics.intake.name,
-            reports=self._topics.reports.name,
-            ids=taken.ids,
-            poison=self._caution.poison,
-        )
-        listener = Listener(self._world.notices(), inbox, self.lane)
-        maintenance = Maintenance(self._world.admin, inbox, clock, self._rules, self._topics, taken.ids, self.lane)
-        sender = Sender(self._world.bus(), self._topics, taken.lane.message)
-        try:
-            sender.send(taken.opening)
-            for event in taken.opening:
-                if isinstance(event, BucketsWanted):
-                    maintenance.want(event)
+        with ExitStack() as stack:
+            stack.callback(inbox.close)
+            sender = Sender(self._world.bus(), self._topics, taken.lane.message)
+            stack.callback(sender.close)
+            maintenance = Maintenance(self._world.admin, inbox, clock, self._rules, self._topics, taken.ids, self.lane)
+            stack.callback(maintenance.stop)
+            listener = Listener(self._world.notices(), inbox, self.lane)
+            stack.callback(listener.stop)
+            reader = Reader(
+                self._world.source(),
+                self._world.admin,
+                inbox,
+                self._world.prepare,
+                clock,
+                self._rules,
+                lane=self.lane,
+                intake=self._topics.intake.name,
+                reports=self._topics.reports.name,
+                ids=taken.ids,
+                poison=self._caution.poison,
+            )
+            stack.callback(reader.stop)
+            stack.callback(inbox.close)  # before the reader is stopped: it may be waiting for room
+            sender.send(taken.opening)  # T5, T6
             reader.start({name: taken.offsets[name][1] for name in (self._topics.intake.name, self._topics.reports.name)})
-            reader.ask_reports_end()
+            reader.ask_reports_end()  # T7
             listener.start()
             maintenance.start()
-            self._tick(taken, store, inbox, reader, sender, maintenance, clock)
+            self._chores(taken.opening, maintenance)
+            try:
+                self._tick(taken, store, inbox, reader, sender, maintenance, clock)  # T8
+            except KafkaSilent:
+                store.release(term)
+                raise
             sender.flush(_FLUSH_S)
             store.release(term)
-        except KafkaSilent:
-            store.release(term)
-            raise
-        finally:
-            inbox.close()
-            listener.stop()
-            maintenance.stop()
-            reader.stop()
-            sender.close()
 
     def _tick(
         self, taken: Taken, store: LaneStore, inbox: Inbox, reader: Reader, sender: Sender, maintenance: Maintenance, clock: Clock
@@ -179,17 +182,24 @@ class Leader:
         while not self._stop.is_set():
             try:
                 decided = tick.run(self._rules.tick_most, self._caution.messages)
-            except (Deposed, JobyardError, TopicsChanged, KafkaSilent):
+            except (Deposed, TopicsChanged, KafkaSilent, PendingMoved):
+                raise
+            except JobyardError:
+                self._caution.exhausted(tick.taken)
                 raise
             except Exception:
-                # Refused data, or a decision that stumbled over it: the same messages would fail again (L18).
-                self._caution.failed(tick.taken)
+                # Refused data, or a decision that stumbled over it: the same would happen again (L18).
+                self._caution.refused(tick.taken)
                 raise
             self._caution.succeeded()
+            self._failures = 0
             maintenance.committed(tick.offsets)
-            for event in decided:
-                if isinstance(event, BucketsWanted):
-                    maintenance.want(event)
+            self._chores(decided, maintenance)
             if taken.lane.outranked_by is not None:
-                self._at_least = taken.lane.outranked_by
-                raise TopicsChanged(f"an agent knows epoch {self._at_least}: the Master DB was restored from a backup")
+                raise Restored(taken.lane.outranked_by)
+
+    @staticmethod
+    def _chores(decided: list[Event], maintenance: Maintenance) -> None:
+        for event in decided:
+            if isinstance(event, BucketsWanted):
+                maintenance.want(event)

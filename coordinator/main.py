@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass, field
 
 from jobyard import migrations
-from jobyard.contracts.errors import ConfigurationError
+from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
 from jobyard.contracts.rules import RULES, Rules
 from jobyard.contracts.topics import lane_topics
 from jobyard.coordinator.election import Election
@@ -17,7 +17,7 @@ from jobyard.kafka.admin import Admin, ensure_topics
 from jobyard.kafka.consumer import open_consumer
 from jobyard.kafka.producer import open_producer
 from jobyard.master_db import check, retention, rows
-from jobyard.master_db.connection import connect
+from jobyard.master_db.connection import Timeouts, connect
 from jobyard.master_db.lane_store import PostgresLaneStore
 from jobyard.master_db.lanes import PostgresLanes
 from jobyard.master_db.notices import PostgresNotices
@@ -26,6 +26,10 @@ from jobyard.process.signals import Signals
 
 _log = logging.getLogger(__name__)
 
+_HOUSEKEEPING = Timeouts(statement_s=0)
+"""Statistics of a large history take minutes; its locks are given up by their own time-outs."""
+_AGAIN_S = 1.0
+"""How often a database that does not answer at the start is tried again."""
 _DELIVERY_S = 5.0
 """A message of the leader that is not acknowledged for this long counts as failed: it is looked up and sent again (L5)."""
 
@@ -34,9 +38,9 @@ _DELIVERY_S = 5.0
 class CoordinatorPlan:
     """What one coordinator process is to do. `lanes`: the only ones that it may lead; empty: all. Days None: the settings in the Master DB."""
 
-    database_url: str
+    database_url: str = field(repr=False)
     bootstrap_servers: str
-    kafka_options: dict[str, str] = field(default_factory=dict[str, str])
+    kafka_options: dict[str, str] = field(default_factory=dict[str, str], repr=False)
     namespace: str = "jobyard"
     lanes: tuple[str, ...] = ()
     rules: Rules = RULES
@@ -53,17 +57,35 @@ class Coordinator:
         self._admin = Admin(plan.bootstrap_servers, plan.kafka_options)
 
     def run(self, stop: threading.Event) -> None:
-        """Lead lanes until `stop` is set. ConfigurationError if the database's schema is not this program's; ServiceUnavailable if it can't be reached."""
-        self._check_schema()
-        housekeeper = Housekeeper(self._keep)
-        housekeeper.start()
-        lanes = PostgresLanes(self._plan.database_url)
+        """Lead lanes until `stop` is set. Waits for a database that does not answer yet; ConfigurationError if its schema is not this program's."""
         try:
-            Election(lanes, self._plan.lanes, self._leader, self._plan.rules).run(stop)
+            if not self._await_database(stop):
+                return
+            housekeeper = Housekeeper(self._keep)
+            housekeeper.start()
+            lanes = PostgresLanes(self._plan.database_url)
+            try:
+                Election(lanes, self._plan.lanes, self._leader, self._plan.rules).run(stop)
+            finally:
+                housekeeper.stop()
+                lanes.close()
         finally:
-            housekeeper.stop()
-            lanes.close()
             self._admin.close()
+
+    def _await_database(self, stop: threading.Event) -> bool:
+        """Whether the database is ready, its partitions made: without them jobs cannot be stored. False: stopped before."""
+        failing = False
+        while not stop.is_set():
+            try:
+                self._check_schema()
+                self._keep()
+                return True
+            except ServiceUnavailable as error:
+                if not failing:
+                    _log.warning("waits for the Master DB: %s", error)
+                failing = True
+                stop.wait(_AGAIN_S)
+        return False
 
     def _check_schema(self) -> None:
         with connect(self._plan.database_url, application_name="jobyard coordinator") as connection:
@@ -74,7 +96,6 @@ class Coordinator:
 
     def _leader(self, lane: str) -> Leader:
         plan = self._plan
-        ensure_topics(plan.bootstrap_servers, plan.kafka_options, plan.namespace, lane)
 
         def store() -> LaneStore:
             return PostgresLaneStore(plan.database_url, lane, self._me, plan.rules, monotonic)
@@ -95,10 +116,16 @@ class Coordinator:
             return read
 
         world = World(store=store, source=source, bus=bus, notices=notices, clock=clock, admin=self._admin, prepare=rows.prepare)
-        return Leader(lane, world, plan.rules, lane_topics(plan.namespace, lane))
+
+        def make_topics() -> None:
+            ensure_topics(plan.bootstrap_servers, plan.kafka_options, plan.namespace, lane)
+
+        return Leader(lane, world, plan.rules, lane_topics(plan.namespace, lane), make_topics)
 
     def _keep(self) -> bool:
-        with connect(self._plan.database_url, application_name="jobyard housekeeper", autocommit=True) as connection:
+        with connect(
+            self._plan.database_url, application_name="jobyard housekeeper", autocommit=True, timeouts=_HOUSEKEEPING
+        ) as connection:
             kept = retention.keep(connection, retention_days=self._plan.retention_days, partition_days=self._plan.partition_days)
         if kept.made or kept.dropped:
             _log.info("made %d partitions, dropped %s, moved %d unfinished jobs", kept.made, kept.dropped or "none", kept.moved_jobs)

@@ -9,14 +9,9 @@ from jobyard.contracts.rules import Rules
 from jobyard.contracts.topics import BUCKETS_ADDED, LaneTopics
 from jobyard.coordinator.core.events import BucketsWanted
 from jobyard.coordinator.inbox import Inbox
-from jobyard.coordinator.reader import TopicsChanged
-from jobyard.coordinator.seams import Clock, TopicAdmin
+from jobyard.coordinator.seams import Clock, KafkaSilent, TopicAdmin, TopicsChanged
 
 _log = logging.getLogger(__name__)
-
-
-class KafkaSilent(Exception):
-    """Kafka has not answered for `lost_after`: the lane is given up, somebody else may reach it (L24)."""
 
 
 class Maintenance:

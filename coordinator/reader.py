@@ -10,7 +10,7 @@ from jobyard.contracts.reports import Finished, Heartbeat, Released, Reports
 from jobyard.contracts.rules import Rules
 from jobyard.coordinator.core.batch import BadMessage, IntakeRead, ReportsRead
 from jobyard.coordinator.inbox import Inbox, ReadTo
-from jobyard.coordinator.seams import Clock, Prepare, Source, TopicAdmin
+from jobyard.coordinator.seams import Clock, Prepare, Source, TopicAdmin, TopicsChanged
 from jobyard.kafka.consumer import Message, OutOfRange
 
 _log = logging.getLogger(__name__)
@@ -19,10 +19,6 @@ _MOST = 500
 """Messages taken from the client library at a time: enough to keep its cost per call small, few enough to decode in some milliseconds."""
 _WAIT_S = 0.1
 """How long one poll waits; bounds how late a question for an end offset is asked."""
-
-
-class TopicsChanged(Exception):
-    """A topic is not the one that was read so far (deleted and made again, or its tail lost): take over again (L17)."""
 
 
 class Reader:
@@ -115,7 +111,7 @@ class Reader:
             return self._inbox.put(bad, 1, position, urgent=True)
         rows = {i: self._prepare(report) for i, report in enumerate(message.reports) if isinstance(report, Finished)}
         read = ReportsRead(record.offset, fetched, message, rows)
-        return self._inbox.put(read, _weight(message), position, urgent=_urgent(message))
+        return self._inbox.put(read, max(_weight(message), self._heaviness(record)), position, urgent=_urgent(message))
 
     def _put_intake(self, record: Message, fetched: Instant, position: tuple[str, str, int]) -> bool:
         # By the broker's append time (L19); a broker that gives none counts as now.
@@ -127,7 +123,11 @@ class Reader:
                 return False
         key = f"{position[1]}/{record.offset}"
         read = IntakeRead(record.offset, received, key, intake.jobs, intake.refused)
-        return self._inbox.put(read, max(1, len(intake.jobs)), position, urgent=True)
+        return self._inbox.put(read, max(1, len(intake.jobs), self._heaviness(record)), position, urgent=True)
+
+    def _heaviness(self, record: Message) -> int:
+        """What a message weighs for its bytes: a tick that is full by bytes weighs as much as one that is full by jobs."""
+        return len(record.value) * self._rules.tick_most // self._rules.tick_bytes
 
     def _ask_ends(self) -> None:
         for topic, asked in self._asked.items():
@@ -159,4 +159,4 @@ def _weight(message: Reports) -> int:
 
 def _urgent(message: Reports) -> bool:
     """Heartbeats of an agent that is well can wait for the next tick; everything else wakes it."""
-    return not all(isinstance(report, Heartbeat) and not report.suspended and report.held is None for report in message.reports)
+    return not all(isinstance(report, Heartbeat) and not report.suspended for report in message.reports)

@@ -20,6 +20,26 @@ class Deposed(Exception):
     """Somebody else leads the lane (or the lease row is not ours any more): step down, produce nothing."""
 
 
+class PendingMoved(Exception):
+    """Rows of `pending` are not where they were read: somebody else has rewritten the table. The take-over reads them anew."""
+
+
+class TopicsChanged(Exception):
+    """A topic is not the one that was read so far (deleted and made again, or its tail lost): take over again (L17)."""
+
+
+class KafkaSilent(Exception):
+    """Kafka has not answered for `lost_after`: the lane is given up, somebody else may reach it (L24)."""
+
+
+class Restored(Exception):
+    """An agent has seen a higher epoch than the Master DB gives: this was restored from a backup (T1). `epoch`: the one to take over above."""
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__(f"an agent knows epoch {epoch}: the Master DB was restored from a backup")
+        self.epoch = epoch
+
+
 class DataRefused(Exception):
     """The database refused a value of this tick: it would again. The tick is halved until the guilty message is alone (L18)."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from jobyard.contracts.errors import ServiceUnavailable
 from jobyard.contracts.rules import Rules
-from jobyard.contracts.topics import LaneTopics
+from jobyard.contracts.topics import BUCKETS_ADDED, LaneTopics
 from jobyard.coordinator.core.events import Event
 from jobyard.coordinator.core.lane import Lane
 from jobyard.coordinator.core.snapshot import Snapshot
@@ -35,8 +35,11 @@ class Takeover:
         self._topics = topics
         self._lane = lane
 
-    def run(self, term: Term, clock: Clock) -> Taken:
-        """T2 to T6 under an epoch that was taken and committed (T1). ServiceUnavailable if a topic is missing or Kafka doesn't answer."""
+    def run(self, term: Term, clock: Clock, *, restored: bool) -> Taken:
+        """T2 to T6 under an epoch that was taken and committed (T1). `restored`: the Master DB is an older state, so every incarnation is ended.
+
+        ServiceUnavailable if a topic is missing or Kafka doesn't answer.
+        """
         ids = self._topic_ids()
         snapshot = self._store.snapshot()
         offsets, moved = self._positions(ids, snapshot)
@@ -52,6 +55,7 @@ class Takeover:
         )
         for name in (self._topics.buckets.name, self._topics.control.name):
             offsets[name] = (ids[name], 0)
+        self._find_room(snapshot)
         opening = lane.opening()
         self._store.write(opening, offsets, lane.fence, term)
         _log.info(
@@ -71,6 +75,15 @@ class Takeover:
                 raise ServiceUnavailable(f'topic {name} does not exist; make it with "jobyard topics create --lane {self._lane}"')
             ids[name] = topic_id
         return ids
+
+    def _find_room(self, snapshot: Snapshot) -> None:
+        """A buckets topic that was made again may have fewer partitions than agents own: they keep their numbers, so it grows first."""
+        name = self._topics.buckets.name
+        highest = max((bucket.partition for agent in snapshot.agents if not agent.ended for bucket in agent.buckets), default=-1)
+        if highest >= self._admin.partitions(name):
+            total = -(-(highest + 1) // BUCKETS_ADDED) * BUCKETS_ADDED
+            _log.warning("topic %s has too few partitions for its agents: grows to %d", name, total)
+            self._admin.add_partitions(name, total)
 
     def _positions(self, ids: dict[str, str], snapshot: Snapshot) -> tuple[dict[str, tuple[str, int]], set[str]]:
         """Where to read on (T3), and the topics that are not what was read so far: those are read from their beginning (L17)."""

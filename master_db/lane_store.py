@@ -13,12 +13,12 @@ import psycopg
 from psycopg import RawCursor
 
 from jobyard.client.refusals import meaning
-from jobyard.contracts.errors import NotFound
+from jobyard.contracts.errors import NotFound, ServiceUnavailable
 from jobyard.contracts.rules import Rules
 from jobyard.coordinator.core.events import Event
 from jobyard.coordinator.core.questions import Answers, Questions
 from jobyard.coordinator.core.snapshot import Snapshot
-from jobyard.coordinator.seams import DataRefused, Deposed, Term
+from jobyard.coordinator.seams import DataRefused, Deposed, PendingMoved, Term
 from jobyard.master_db import rows
 from jobyard.master_db.answers import TAKE_AWAKE, Answering, Look, Sent, Took
 from jobyard.master_db.connection import COORDINATOR, Connection, connect
@@ -77,10 +77,6 @@ _DEPOSED = "2201E"
 _MOVED = "22012"
 
 
-class PendingMoved(Exception):
-    """Rows of `pending` are not where they were read: somebody else has changed the table. The tick fails, the take-over reads them anew."""
-
-
 class PostgresLaneStore:
     """One leadership's store; used by one thread. After any exception its session is closed, and with it the transaction.
 
@@ -126,7 +122,7 @@ class PostgresLaneStore:
             self._newcomers = Intake(lane.lane_id, self._kinds, self._rules, self._monotonic)
             before = self._monotonic()
             seized = SEIZE_LEASE.first(
-                connection, lane_id=lane.lane_id, leader=self._leader, at_least=at_least, lease_s=self._rules.lease_s
+                connection, lane_id=lane.lane_id, leader=self._leader, at_least=at_least, lease_s=self._rules.takeover_s
             )
             if seized is None:
                 return None
@@ -343,6 +339,9 @@ class PostgresLaneStore:
         except psycopg.Error as error:
             self.close()
             text = (error.diag.message_primary or str(error)).strip()
+            if isinstance(error, psycopg.errors.CheckViolation) and error.diag.constraint_name is None:
+                # No partition takes the row: nothing is wrong with it, the housekeeper is behind.
+                raise ServiceUnavailable(f"the history lacks a partition, which housekeeping makes: {text}") from error
             if isinstance(error, psycopg.DataError | psycopg.IntegrityError) or (error.sqlstate or "").startswith(_TOO_LARGE):
                 raise DataRefused(f"the Master DB refused a value: {text}") from error
             known = meaning(error, COORDINATOR)

@@ -9,6 +9,9 @@ class Rules:
 
     lease_s: float = 4.0
     """The leader's lease on the database's clock. Renewed by each tick, and at least every `renew_s`."""
+    takeover_s: float = 15.0
+    """The first lease of a leadership, until its opening tick renews it: loading a large lane takes longer than a tick. Only a leader that dies inside its
+    take-over leaves the lane without one for that long."""
     trust_s: float = 3.0
     """How long a leader trusts a renewal, from before it was sent: shorter than the lease, so that a slow commit cannot stretch it."""
     renew_s: float = 1.0
@@ -49,6 +52,8 @@ class Rules:
     """Bundles and batches of reports are cut at this size."""
     tick_most: int = 5_000
     """Jobs and reports that one tick takes in, at most."""
+    tick_bytes: int = 33_554_432
+    """Bytes of messages that one tick takes in, at most (but at least one message): its transaction must end well within a statement's time-out."""
     tick_wait_s: float = 0.01
     """Awake, a leader waits at most this long for something to do (L25)."""
     sleep_after_s: float = 1.0

@@ -11,8 +11,8 @@ from jobyard.contracts.rules import RULES
 from jobyard.contracts.topics import lane_topics
 from jobyard.coordinator.core.events import BucketsWanted
 from jobyard.coordinator.inbox import Inbox
-from jobyard.coordinator.maintenance import KafkaSilent, Maintenance
-from jobyard.coordinator.reader import TopicsChanged
+from jobyard.coordinator.maintenance import Maintenance
+from jobyard.coordinator.seams import KafkaSilent, TopicsChanged
 from jobyard.process.clock import SystemClock
 
 TOPICS = lane_topics("ns", "default")

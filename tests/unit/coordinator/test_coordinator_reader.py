@@ -14,7 +14,8 @@ from jobyard.contracts.rules import RULES
 from jobyard.contracts.states import Outcome
 from jobyard.coordinator.core.batch import Batch
 from jobyard.coordinator.inbox import Inbox
-from jobyard.coordinator.reader import Reader, TopicsChanged
+from jobyard.coordinator.reader import Reader
+from jobyard.coordinator.seams import TopicsChanged
 from jobyard.kafka.consumer import Message, OutOfRange
 
 INCARNATION = "00000000-0000-4000-8000-000000000001"

@@ -5,7 +5,7 @@ import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -35,9 +35,9 @@ _LOST_COMMAND: Final = (
 class Overrides:
     """What a program says in code; None: as the settings say."""
 
-    database_url: str | None = None
+    database_url: str | None = field(default=None, repr=False)
     kafka_bootstrap_servers: str | None = None
-    kafka_options: dict[str, str] | None = None
+    kafka_options: dict[str, str] | None = field(default=None, repr=False)
     namespace: str | None = None
     lane: str | None = None
     submitter: str | None = None
@@ -48,9 +48,9 @@ class Overrides:
 class Effective:
     """Overrides and settings together."""
 
-    database_url: str | None
+    database_url: str | None = field(repr=False)
     kafka_bootstrap_servers: str | None
-    kafka_options: dict[str, str]
+    kafka_options: dict[str, str] = field(repr=False)
     namespace: str
     lane: str
     submitter: str | None

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 
+from jobyard.client.address import parameters
 from jobyard.client.refusals import translated
 from jobyard.contracts.errors import ServiceUnavailable
 
@@ -64,8 +64,7 @@ class Connections:
         self._begin()
 
     def _parameters(self) -> dict[str, Any]:
-        given = conninfo_to_dict(self._url)
-        return {**_DEFAULTS, **given}
+        return {**_DEFAULTS, **parameters(self._url)}
 
     def run(self, call: Callable[[Sync], T], *, fresh: bool = False) -> T:
         """Call with a connection for this thread. One that lay idle and turns out to be dead is replaced, once. `fresh`: take none that lay idle."""
@@ -161,12 +160,12 @@ class Connections:
 
 
 @contextmanager
-def sorted_errors() -> Generator[None]:
-    """Turns Postgres' errors into those that users know."""
+def sorted_errors(needs: str | None = None) -> Generator[None]:
+    """Turns Postgres' errors into those that users know. `needs`: the role that gives the right for what is done."""
     try:
         yield
     except psycopg.Error as error:
-        known = translated(error)
+        known = translated(error, needs)
         if known is None:
             raise
         raise known from error

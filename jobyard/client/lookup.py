@@ -106,12 +106,12 @@ def _attempt(row: Mapping[str, Any]) -> AttemptRecord:
 
 
 def _run(connection: Sync, statement: bytes, job_id: str) -> list[DictRow]:
-    with sorted_errors(), psycopg.Cursor(connection, row_factory=dict_row) as cursor:
+    with sorted_errors("jobyard_auditor"), psycopg.Cursor(connection, row_factory=dict_row) as cursor:
         return cursor.execute(statement, [UUID(job_id)]).fetchall()
 
 
 async def _run_async(connection: Async, statement: bytes, job_id: str) -> list[DictRow]:
-    with sorted_errors():
+    with sorted_errors("jobyard_auditor"):
         async with psycopg.AsyncCursor(connection, row_factory=dict_row) as cursor:
             await cursor.execute(statement, [UUID(job_id)])
             return await cursor.fetchall()

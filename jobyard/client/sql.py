@@ -75,12 +75,12 @@ def _duplicates(rows: Sequence[tuple[Any, ...]]) -> set[str]:
 
 def _run(connection: Sync, statement: bytes, values: Sequence[object]) -> list[TupleRow]:
     # not connection.cursor(): the caller's connection may have a row or cursor factory of its own
-    with sorted_errors(), psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
+    with sorted_errors("jobyard_client"), psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
         return cursor.execute(statement, values).fetchall()
 
 
 async def _run_async(connection: Async, statement: bytes, values: Sequence[object]) -> list[TupleRow]:
-    with sorted_errors():
+    with sorted_errors("jobyard_client"):
         async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
             await cursor.execute(statement, values)
             return await cursor.fetchall()

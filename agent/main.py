@@ -53,7 +53,7 @@ class AgentPlan:
     bootstrap_servers: str
     lane: str = "default"
     namespace: str = "jobyard"
-    kafka_options: Mapping[str, str] = field(default_factory=dict[str, str])
+    kafka_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     slots: int = 10
     capacity: float | None = None
     name: str = field(default_factory=default_name)

@@ -10,6 +10,7 @@ import typer
 from jobyard.cli import agent, apps, config, coordinator, db, dev, job, lane, output, topics
 from jobyard.cli.exits import Exit, code_of
 from jobyard.contracts.errors import JobyardError
+from jobyard.process.logs import masked
 
 _HELP: Final = """Background jobs: run through Kafka, answered for in Postgres.
 
@@ -45,7 +46,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         output.error(str(error))
         return code_of(error)
     except Exception:
-        traceback.print_exc()
+        output.note(masked(traceback.format_exc().rstrip()))
         output.error("this is a bug in Jobyard; please report it with the lines above")
         return Exit.BUG
     return Exit.DONE

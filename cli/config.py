@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from jobyard.cli import output
 from jobyard.cli.output import AsJson
-from jobyard.process.logs import HIDDEN, is_secret, masked
+from jobyard.process.logs import HIDDEN, is_secret
 
 app = typer.Typer(no_args_is_help=True, help="The settings that are in force.")
 
@@ -42,8 +42,10 @@ def show(as_json: AsJson = False) -> None:
 
 def hidden(name: str, value: object) -> object:
     """The value without what nobody may see: passwords in addresses, secret librdkafka options."""
+    from jobyard.client.address import shown
+
     if isinstance(value, SecretStr):
-        return masked(value.get_secret_value())
+        return shown(value.get_secret_value())
     if isinstance(value, dict):
         options: dict[object, object] = dict(value)  # pyright: ignore[reportUnknownArgumentType] - of settings: JSON objects
         return {str(option): HIDDEN if is_secret(str(option)) else inner for option, inner in options.items()}

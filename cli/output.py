@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from jobyard.cli.exits import Exit
+from jobyard.process.logs import masked
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: one object, or one object a line.")]
 
@@ -117,7 +118,7 @@ def note(text: str) -> None:
 def error(text: str) -> None:
     """Say what is wrong, and what to do next; each line by itself."""
     for line in text.splitlines():
-        typer.echo(f"error: {line}", err=True)
+        typer.echo(f"error: {masked(line)}", err=True)
 
 
 def confirm(question: str) -> None:

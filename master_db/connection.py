@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 from psycopg.types.string import TextLoader
 
+from jobyard.client.address import parameters
 from jobyard.client.refusals import meaning
 from jobyard.contracts.errors import ConfigurationError
 from jobyard.master_db.id_arrays import IdArray, IdArrayDumper
@@ -52,11 +53,8 @@ def connect(
 
     Raises ServiceUnavailable; ConfigurationError for a URL, a server or a database that can't be used.
     """
-    try:
-        given = conninfo_to_dict(url)
-        conninfo = make_conninfo(url, **_parameters(given, application_name, timeouts, plans))
-    except psycopg.ProgrammingError as error:
-        raise ConfigurationError(f"the Master DB's URL cannot be read: {str(error).strip()}") from error
+    given = parameters(url)
+    conninfo = make_conninfo("", **given | _parameters(given, application_name, timeouts, plans))
     with errors():
         connection: Connection = psycopg.connect(conninfo, autocommit=autocommit)
     try:
@@ -69,7 +67,7 @@ def connect(
     return connection
 
 
-def _parameters(given: dict[str, str | int | None], application_name: str, timeouts: Timeouts, plans: str) -> dict[str, str | int]:
+def _parameters(given: dict[str, str | int], application_name: str, timeouts: Timeouts, plans: str) -> dict[str, str | int]:
     settings: dict[str, str | int] = {
         "jit": "off",  # its estimates over partitions start the compiler for statements of a millisecond (D11)
         "plan_cache_mode": plans,
@@ -80,7 +78,7 @@ def _parameters(given: dict[str, str | int | None], application_name: str, timeo
         "TimeZone": "UTC",
     }
     probe_s = max(1, round(timeouts.unanswered_s / 4))
-    parameters: dict[str, str | int] = {
+    ours: dict[str, str | int] = {
         "application_name": application_name,
         "connect_timeout": timeouts.connect_s,
         "keepalives": 1,
@@ -89,10 +87,10 @@ def _parameters(given: dict[str, str | int | None], application_name: str, timeo
         "keepalives_count": 3,
         "tcp_user_timeout": round(timeouts.unanswered_s * 1000),
     }
-    parameters = {name: value for name, value in parameters.items() if name not in given}
+    ours = {name: value for name, value in ours.items() if name not in given}
     # What the URL says itself comes last, and so wins.
-    parameters["options"] = " ".join([*(f"-c {name}={value}" for name, value in settings.items()), str(given.get("options") or "")]).strip()
-    return parameters
+    ours["options"] = " ".join([*(f"-c {name}={value}" for name, value in settings.items()), str(given.get("options") or "")]).strip()
+    return ours
 
 
 def _accept(connection: Connection) -> None:

@@ -38,7 +38,6 @@ class Child:
             "log": None if log is None else str(log),
             "stop_signal": int(stop_signal),
             "patience_s": patience_s,
-            "env": None if env is None else dict(env),
             "folder": None if folder is None else str(folder),
             "uid": None if account is None else account.uid,
             "gid": None if account is None else account.gid,
@@ -49,6 +48,7 @@ class Child:
             self._supervisor = subprocess.Popen(  # noqa: S603  our own interpreter and file
                 [sys.executable, "-I", "-S", str(Path(supervisor.__file__)), json.dumps(order)],
                 stdin=subprocess.DEVNULL,
+                env=env,  # not in the order: every user of the machine sees command lines, and it may hold passwords
                 start_new_session=True,
                 pass_fds=(held, report),
             )

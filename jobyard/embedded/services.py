@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -22,7 +22,7 @@ PARTS: tuple[Part, ...] = ("postgres", "kafka")
 class Addresses:
     """Where a Postgres and a Kafka answer, embedded or not. The database's address holds its password."""
 
-    database_url: str
+    database_url: str = field(repr=False)
     kafka_bootstrap_servers: str
 
 
@@ -33,7 +33,7 @@ class Status:
     folder: Path
     postgres_pid: int | None
     kafka_pid: int | None
-    database_url: str | None
+    database_url: str | None = field(repr=False)
     kafka_bootstrap_servers: str | None
 
     @property

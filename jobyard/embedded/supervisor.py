@@ -1,8 +1,8 @@
 """Runs one program and ends it when its owner has gone, however the owner went.
 
 Started by `jobyard.embedded.child` as a file (`python -I -S supervisor.py ORDER`), so it may use the standard library only. ORDER is JSON: `argv`,
-`log` (a file to append to; null: the supervisor's own output), `stop_signal`, `patience_s` (from the stop signal to SIGKILL), `env`, `folder`, and
-`uid`, `gid` (null: as we are), `lifeline`, `report` (numbers of open pipes).
+`log` (a file to append to; null: the supervisor's own output), `stop_signal`, `patience_s` (from the stop signal to SIGKILL), `folder`, `uid`, `gid`
+(null: as we are), `lifeline` and `report` (numbers of open pipes). The program gets the environment of the supervisor, since ORDER is for everybody to see.
 
 The owner holds the other end of `lifeline` and never writes to it: end of file means that the owner closed it or is dead, and works on every Unix. Since a
 forked child of the owner may hold a copy of that end, the parent's number is looked at, too. What happens is said in `report`, a line each: `pid N`, or
@@ -46,7 +46,6 @@ def main(order: dict[str, Any]) -> int:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=order["env"],
                 cwd=order["folder"],
                 user=order["uid"],
                 group=order["gid"],

@@ -10,9 +10,11 @@ from typing import Final, Literal, TextIO, cast
 _IN_URL: Final = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*):[^\s/]*@(?=[^\s@]*)", re.IGNORECASE)
 _NAMED: Final = re.compile(
     # name=value, "name": value; for passwords name: value, too (of secrets and tokens prose speaks as well)
-    r"""((?:(?:password|passwd|secret|token)(?:\s*=|["']\s*:)|passw(?:or)?d\s*:)\s*)("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&}]+)""",
+    r"""((?:(?:password|passwd|passphrase|secret|token)(?:\s*=|["']\s*:)|passw(?:or)?d\s*:)\s*)("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&}]+)""",
     re.IGNORECASE,
 )
+# The password of our own database to the last @: a / in it, forgotten to be written as %2F, must not show the rest.
+_IN_OUR_URL: Final = re.compile(r"(\bpostg[a-z0-9+.-]*://[^\s:/@]*):[^\s]*@", re.IGNORECASE)
 HIDDEN: Final = "***"
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -20,12 +22,12 @@ _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 
 def masked(text: str) -> str:
     """The text without the passwords in URLs and in `password=…`, `"sasl.password": "…"` and the like."""
-    return _NAMED.sub(rf"\1{HIDDEN}", _IN_URL.sub(rf"\1:{HIDDEN}@", text))
+    return _NAMED.sub(rf"\1{HIDDEN}", _IN_URL.sub(rf"\1:{HIDDEN}@", _IN_OUR_URL.sub(rf"\1:{HIDDEN}@", text)))
 
 
 def is_secret(name: str) -> bool:
     """Whether an option of this name holds something that nobody may see."""
-    return any(word in name.lower() for word in ("password", "secret", "token", "key.pem", "oauthbearer.config", "jaas"))
+    return any(word in name.lower() for word in ("password", "passphrase", "secret", "token", "key.pem", "oauthbearer.config", "jaas"))
 
 
 class _Text(logging.Formatter):

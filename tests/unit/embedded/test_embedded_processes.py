@@ -153,3 +153,18 @@ def test_a_full_disk_is_said_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ServiceUnavailable, match=r"^the disk is full, so thing did not start: make room"):
         thing.ready_when(lambda: False, 10, lambda tail: None)
     thing.stop()
+
+
+def test_the_environment_of_a_child_stands_in_no_command_line(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    program = [sys.executable, "-c", "import os, time; print(os.getppid(), os.environ['SECRET'], flush=True); time.sleep(60)"]
+    child = Child(program, stop_signal=signal.SIGTERM, patience_s=5, log=log, env={"SECRET": "canary"})
+    try:
+        eventually(lambda: log.read_text().endswith("\n"))
+        supervisor, secret = log.read_text().split()
+        assert secret == "canary"
+        for pid in (int(supervisor), child.pid):
+            assert "python" in command_line(pid)
+            assert "canary" not in command_line(pid)
+    finally:
+        child.stop()

@@ -61,5 +61,5 @@ def test_what_only_a_bug_explains_stays_as_it_is(error: psycopg.Error) -> None:
 
 
 def test_a_url_that_cannot_be_read_is_configuration() -> None:
-    with pytest.raises(ConfigurationError, match="URL"):
+    with pytest.raises(ConfigurationError, match="it is no URL"):
         connection.connect("not a url", application_name="test")

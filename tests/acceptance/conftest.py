@@ -37,12 +37,18 @@ def breakable(services_folder: Path) -> Generator[Services]:
 
 
 @pytest.fixture
-def breakable_world(breakable: Services, namespace: str, tmp_path: Path) -> Generator[World]:
-    """A world on services that the test may break: agents may be silent for 60 s, so a restart is no reason to give one up."""
+def breakable_database(breakable: Services) -> str:
+    """A fresh, migrated database there."""
     name = f"jobyard_{secrets.token_hex(4)}"
     with psycopg.connect(breakable.database_url, autocommit=True) as connection:
         connection.execute(f"create database {name} encoding 'UTF8' template template0".encode())
     url = urlunsplit(urlsplit(breakable.database_url)._replace(path=f"/{name}"))
     migrations.upgrade(url)
-    with World(tmp_path, Addresses(url, breakable.kafka_bootstrap_servers), namespace, lost_after_s=60.0) as world:
+    return url
+
+
+@pytest.fixture
+def breakable_world(breakable: Services, breakable_database: str, namespace: str, tmp_path: Path) -> Generator[World]:
+    """A world on services that the test may break: agents may be silent for 60 s, so a restart is no reason to give one up."""
+    with World(tmp_path, Addresses(breakable_database, breakable.kafka_bootstrap_servers), namespace, lost_after_s=60.0) as world:
         yield world

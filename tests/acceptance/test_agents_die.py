@@ -82,6 +82,19 @@ def test_an_agent_that_is_told_to_end_gives_back_and_interrupts(make_world: Make
     assert evidence.status[str(once.id)][0]["state"] == "failed"
 
 
+def test_C19_of_two_processes_with_one_name_the_older_ends(make_world: MakeWorld) -> None:
+    world = make_world()
+    world.coordinator("coordinator")
+    world.agent("anna")
+    world.until_active("anna")
+    world.submit_mixed(150, by_cli=0)
+    world.until_busy("anna")
+    world.agent("anna", process="another")
+    assert world.status_of("anna") != 0
+    assert "name" in world.log_of("anna").splitlines()[-1]
+    world.check(LostOnlyOf(("anna",)), InterruptedOnlyOf(("anna",)))
+
+
 def test_a_paused_agent_starts_nothing_more_and_its_late_success_counts(make_world: MakeWorld) -> None:
     """C16, C17: paused beyond lost_after with running and with queued jobs, then resumed."""
     world = make_world()

@@ -49,7 +49,7 @@ class World:
             "JOBYARD_KAFKA_BOOTSTRAP_SERVERS": addresses.kafka_bootstrap_servers,
             "JOBYARD_NAMESPACE": namespace,
             mixed_jobs.JOURNAL: str(self.journal),
-            "PYTHONPATH": str(HERE),
+            "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }
         self._database = {
             "JOBYARD_DATABASE_URL": addresses.database_url,
@@ -88,9 +88,10 @@ class World:
         """Start one."""
         self._start(name, ["coordinator", "run"], self._ours | self._database)
 
-    def agent(self, name: str, *, slots: int = 10) -> None:
-        """Start one, without the database's address. A name may be started again when its process has ended."""
-        self._start(name, ["agent", "run", "mixed_jobs:app", "--name", name, "--slots", str(slots)], self._ours | self._grace)
+    def agent(self, name: str, *, slots: int = 10, process: str | None = None) -> None:
+        """Start one, without the database's address. `process`: what the process is called here; None: as the agent."""
+        arguments = ["agent", "run", "mixed_jobs:app", "--name", name, "--slots", str(slots)]
+        self._start(process or name, arguments, self._ours | self._grace)
 
     def _start(self, name: str, arguments: Sequence[str], environment: dict[str, str]) -> None:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("JOBYARD_")}
@@ -120,9 +121,13 @@ class World:
 
     def terminate(self, name: str) -> int:
         """SIGTERM, and wait; its exit status."""
+        self.send(name, signal.SIGTERM)
+        return self.status_of(name)
+
+    def status_of(self, name: str) -> int:
+        """Wait for it to end by itself; its exit status."""
         child = self._children.pop(name)
-        child.send(signal.SIGTERM)
-        assert child.wait(PATIENCE_S), f"{name} does not end\n{self.said()}"
+        assert child.wait(PATIENCE_S), f"{name} does not end"
         status = child.returncode()
         assert status is not None
         return status

@@ -4,26 +4,31 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from contextlib import nullcontext
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from types import TracebackType
+from typing import Annotated, Self
 
 import typer
 
 from jobyard.cli import output
 from jobyard.cli.exits import Exit
 from jobyard.cli.output import AsJson
-from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
+from jobyard.cli.target import load
+from jobyard.contracts.declaration import Declaration
+from jobyard.contracts.errors import ServiceUnavailable
 from jobyard.embedded.folder import DEFAULT
 from jobyard.embedded.foreground import Foreground, Program
-from jobyard.embedded.services import Part, Services, Status
+from jobyard.embedded.services import PARTS, Part, Services, Status
 from jobyard.settings import CliSettings, cli_settings
 
 DATABASE_URL, BOOTSTRAP_SERVERS = "JOBYARD_DATABASE_URL", "JOBYARD_KAFKA_BOOTSTRAP_SERVERS"
 KAFKA_OPTIONS = "JOBYARD_KAFKA_OPTIONS"  # of a cluster elsewhere: the embedded one has none
 AGENT_PATIENCE_S = 40.0  # the grace for running jobs (25 s), and time to report
 COORDINATOR_PATIENCE_S = 15.0
+CLOCKS_APART_S = 5.0  # of the database and of whoever stamps the agents' starts
 
 app = typer.Typer(
     no_args_is_help=True, help="Real Postgres and real Kafka for development: no Docker, no root, nothing to install but jobyard[dev]."
@@ -41,7 +46,7 @@ def up(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
     services = Services(folder, owned=False, tell=output.note)
     settings = cli_settings()
     services.start()
-    _prepare(services.database_url, services.kafka_bootstrap_servers, settings, {})
+    _prepare(services.database_url, services.kafka_bootstrap_servers, settings, {}, settings.lane)
     _show(services.status(), as_json)
 
 
@@ -90,17 +95,21 @@ def run(
     target: Annotated[
         str | None, typer.Argument(metavar="MODULE:APP", help="The application whose jobs the agents run; JOBYARD_APP if left out.")
     ] = None,
-    agents: Annotated[int, typer.Option(min=1, help="How many agents.")] = 1,
+    agents: Annotated[int, typer.Option(min=1, help="How many agents: of the lane in use, and of each that the code names.")] = 1,
     folder: Folder = DEFAULT,
 ) -> None:
     """Run all of it in the foreground: Postgres, Kafka, a coordinator, agents. Ctrl-C ends all in order, a second one at once.
+
+    What the code declares is synced first. An agent that ends by itself is started again; if the coordinator or a service does, everything ends.
 
     JOBYARD_DATABASE_URL and JOBYARD_KAFKA_BOOTSTRAP_SERVERS, where set, are used as they are, and nothing is started in their place.
 
     Example: jobyard dev run shop.jobs:app --agents 2
     """
     settings = cli_settings()
-    target = _demand_target(target or settings.app)
+    declared = load(target, settings.app).declarations()  # before any server: a typo costs nothing
+    target = target or settings.app or ""
+    lanes = [settings.lane, *sorted({found.lane for found in declared if found.lane is not None} - {settings.lane})]
     parts: list[Part] = []
     if settings.database_url is None:
         parts.append("postgres")
@@ -110,20 +119,80 @@ def run(
     with services if parts else nullcontext():
         database = services.database_url if settings.database_url is None else settings.database()
         servers = settings.kafka_bootstrap_servers or services.kafka_bootstrap_servers
-        _prepare(database, servers, settings, {} if "kafka" in parts else settings.kafka_options)
+        options = {} if "kafka" in parts else settings.kafka_options
+        for lane in lanes:
+            _prepare(database, servers, settings, options, lane)
         output.note(f"Postgres and Kafka answer ({servers})")
+        _declare(database, lanes, declared)
         environment = {name: value for name, value in os.environ.items() if "kafka" not in parts or name != KAFKA_OPTIONS}
-        programs = _programs(target, agents, database, servers, environment)
-        Foreground(programs, Path.cwd(), output.note, lambda: _ended(services, parts)).run()
+        programs = _programs(target, lanes, agents, database, servers, environment)
+        agent_names = {program.name for program in programs if program.restarts}
+        with _Ready(database, agent_names) as ready:
+            Foreground(programs, Path.cwd(), output.note, lambda: _ended(services, parts), ready, _greeting(folder, parts)).run()
 
 
-def _programs(target: str, agents: int, database: str, servers: str, environment: Mapping[str, str]) -> list[Program]:
-    """The coordinator, then the agents, which end first. Agents have no database access, so they are not told its address."""
+class _Ready:
+    """Whether all agents have joined since it was made: asked often, and answered for good by the first yes. In a session of its own."""
+
+    def __init__(self, database: str, agents: Set[str]) -> None:
+        from jobyard.master_db.connection import connect
+
+        self._agents = agents
+        self._connection = connect(database, application_name="jobyard-dev", autocommit=True)
+        with self._connection.execute("select now() - %s", [timedelta(seconds=CLOCKS_APART_S)]) as answer:
+            self._since: datetime = next(iter(answer))[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._connection.close()
+
+    def __call__(self) -> bool:
+        from jobyard.master_db import audit
+
+        try:
+            found = audit.agent_load(self._connection)
+        except ServiceUnavailable:
+            return False  # Postgres has ended: others notice, too
+        return self._agents <= {agent.agent for agent in found if agent.state == "active" and agent.started_at >= self._since}
+
+
+def _greeting(folder: Path, parts: list[Part]) -> str:
+    if len(parts) < len(PARTS):
+        return "ready"
+    elsewhere = "" if folder == DEFAULT else f" --folder {shlex.quote(str(folder))}"
+    return f'ready; in another terminal: eval "$(jobyard dev env{elsewhere})"'
+
+
+def _declare(database: str, lanes: Sequence[str], declared: Sequence[Declaration]) -> None:
+    """The lanes that the code names, and what `jobyard app sync` writes."""
+    from jobyard.master_db import declarations, operations
+    from jobyard.master_db.connection import connect
+
+    with connect(database, application_name="jobyard-dev", autocommit=True) as connection:
+        for lane in lanes:
+            operations.add_lane(connection, lane)
+        done = declarations.sync(connection, declared)
+    changes = [f"{what} {', '.join(kinds)}" for what, kinds in output.fields(done).items() if kinds and what != "unchanged"]
+    output.note(f"kinds synced: {'; '.join(changes) or 'all were as declared'}")
+
+
+def _programs(target: str, lanes: Sequence[str], agents: int, database: str, servers: str, environment: Mapping[str, str]) -> list[Program]:
+    """The coordinator, then the agents of each lane, which end first. Agents have no database access, so they are not told its address."""
     python = [sys.executable, "-m", "jobyard.cli.app"]
     common = {name: value for name, value in environment.items() if name != DATABASE_URL} | {BOOTSTRAP_SERVERS: servers}
     coordinator = Program("coordinator", 0, [*python, "coordinator", "run"], common | {DATABASE_URL: database}, COORDINATOR_PATIENCE_S)
-    names = [f"agent-{number}" for number in range(1, agents + 1)]
-    return [coordinator, *(Program(name, 1, [*python, "agent", "run", target, "--name", name], common, AGENT_PATIENCE_S) for name in names)]
+    named = [
+        (lane, f"agent-{number}" if lane == lanes[0] else f"{lane}-agent-{number}") for lane in lanes for number in range(1, agents + 1)
+    ]
+    return [
+        coordinator,
+        *(
+            Program(name, 1, [*python, "agent", "run", target, "--lane", lane, "--name", name], common, AGENT_PATIENCE_S, restarts=True)
+            for lane, name in named
+        ),
+    ]
 
 
 def _ended(services: Services, parts: list[Part]) -> str | None:
@@ -135,20 +204,13 @@ def _ended(services: Services, parts: list[Part]) -> str | None:
     return None
 
 
-def _prepare(database: str, servers: str, settings: CliSettings, options: Mapping[str, str]) -> None:
+def _prepare(database: str, servers: str, settings: CliSettings, options: Mapping[str, str], lane: str) -> None:
     # imported late: they take half a second, and every `jobyard` command imports this module
     from jobyard import migrations
     from jobyard.kafka.admin import ensure_topics
 
     migrations.upgrade(database)
-    ensure_topics(servers, options, settings.namespace, settings.lane)
-
-
-def _demand_target(target: str | None) -> str:
-    module, _, name = (target or "").partition(":")
-    if target is None or not (module and name):
-        raise ConfigurationError(f"{target or ''!r} names no application: write MODULE:APP, shop.jobs:app for example")
-    return target
+    ensure_topics(servers, options, settings.namespace, lane)
 
 
 def _show(found: Status, as_json: bool) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobyard.contracts.errors import ServiceUnavailable
+from jobyard.embedded import foreground
 from jobyard.embedded.foreground import Foreground, Program
 
 # writes its name when it is asked to end
@@ -47,7 +48,7 @@ def test_all_end_when_one_ends_by_itself(tmp_path: Path) -> None:
     waiting = threading.Event()
     script = f"import os, time\nwhile not os.path.exists({str(tmp_path / 'coordinator.ready')!r}): time.sleep(0.01)\nraise SystemExit(3)"
     agent = Program("agent", 1, [sys.executable, "-c", script], {}, 10)
-    with pytest.raises(ServiceUnavailable, match=r"^agent ended by itself \(exit status 3\)"):
+    with pytest.raises(ServiceUnavailable, match=r"^agent ended by itself \(exit status 3: something was not found\)"):
         Foreground([program(tmp_path, "coordinator", 0), agent], tmp_path, lambda line: waiting.set(), lambda: None).run()
     assert (tmp_path / "ends").read_text().split() == ["coordinator"]
 
@@ -59,3 +60,33 @@ def test_all_end_when_a_service_has_ended(tmp_path: Path) -> None:
     with pytest.raises(ServiceUnavailable, match=r"^kafka ended by itself"):
         Foreground([program(tmp_path, "coordinator", 0)], tmp_path, lambda line: None, ended).run()
     assert (tmp_path / "ends").read_text().split() == ["coordinator"]
+
+
+def test_a_program_that_restarts_is_started_again_and_the_others_go_on(tmp_path: Path) -> None:
+    told: list[str] = []
+    once = f"import os, pathlib, time\nmark = pathlib.Path({str(tmp_path / 'once')!r})\nif not mark.exists():\n    mark.touch()\n    os.abort()\n"
+    agent = Program("agent", 1, [sys.executable, "-c", once + "time.sleep(60)"], {}, 10, restarts=True)
+
+    def ready() -> bool:
+        return len([line for line in told if line.startswith("agent runs")]) == 2
+
+    def tell(line: str) -> None:
+        told.append(line)
+        if line == "hello":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    Foreground([program(tmp_path, "coordinator", 0), agent], tmp_path, tell, lambda: None, ready, "hello").run()
+    assert [line for line in told if "by itself" in line] == [
+        "agent ended by itself (killed by SIGABRT); it is started again in 0.5 s, the others go on"
+    ]
+    assert (tmp_path / "ends").read_text().split() == ["coordinator"]
+
+
+def test_a_program_that_ends_three_times_at_once_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreground, "BACK_OFF_S", 0.01)
+    told: list[str] = []
+    agent = Program("agent", 1, [sys.executable, "-c", "raise SystemExit(2)"], {}, 10, restarts=True)
+    with pytest.raises(ServiceUnavailable, match=r"^agent ended by itself \(exit status 2: wrong usage or settings\), 3 times in a row"):
+        Foreground([agent], tmp_path, told.append, lambda: None).run()
+    assert len([line for line in told if line.startswith("agent runs")]) == 3
+    assert told[-1].endswith("ending everything")

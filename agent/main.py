@@ -139,8 +139,8 @@ class AgentProcess:
     def _work(self, executors: Dispatch, clock: LeaseClock) -> Leave:
         plan = self._plan
         topics = lane_topics(plan.namespace, plan.lane)
-        admin = Admin(plan.bootstrap_servers, plan.kafka_options)
         options = plan.kafka_options
+        admin = Admin(plan.bootstrap_servers, options)
         reader = Reader(
             lambda: open_consumer(plan.bootstrap_servers, options, namespace=plan.namespace),
             admin,
@@ -149,7 +149,13 @@ class AgentProcess:
             self._inbox,
             plan.rules.topics_every_s,
         )
-        if not self._found(reader):
+        try:
+            found = self._found(reader)
+        except BaseException:
+            admin.close()
+            raise
+        if not found:
+            admin.close()
             return Leave(0, "ended before Kafka was reached")
         reporter = Reporter(
             lambda: open_producer(plan.bootstrap_servers, options, timeout_s=0.0, block_s=0.0),
@@ -177,6 +183,8 @@ class AgentProcess:
             self._inbox.close()
             reporter.close(0.0)
             reading.join(_CLOSE_S)
+            if not reading.is_alive():  # else it waits for an answer to what it has asked
+                admin.close()
 
     def _found(self, reader: Reader) -> bool:
         """Control's end, asked for until Kafka answers; false: asked to end before that. ConfigurationError: a topic is missing."""

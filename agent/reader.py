@@ -106,13 +106,16 @@ class Reader:
             self._reassign(consumer)
             control: list[ControlMessage] = []
             bundles: list[BundleMessage] = []
-            for read in consumer.consume(_MOST, _WAIT_S):
-                if isinstance(read, OutOfRange):
-                    self._find(consumer, read.topic, read.partition)
-                else:
-                    self._decode(read, control, bundles)
-            if control or bundles:
-                self._inbox.read(control, bundles)
+            try:
+                for read in consumer.consume(_MOST, _WAIT_S):
+                    if isinstance(read, OutOfRange):
+                        self._find(consumer, read.topic, read.partition)
+                    else:
+                        self._decode(read, control, bundles)
+            finally:
+                # When `_find` fails, too: the places of these have moved on, so nobody reads them again.
+                if control or bundles:
+                    self._inbox.read(control, bundles)
             if time.monotonic() >= look_at:
                 self._look(consumer)
                 look_at = time.monotonic() + self._every_s

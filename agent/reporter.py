@@ -12,7 +12,7 @@ from jobyard.agent.core.actions import Say
 from jobyard.agent.inbox import Delivery
 from jobyard.contracts import codec
 from jobyard.contracts.errors import JobyardError
-from jobyard.contracts.reports import Finished, Heartbeat, Hello, Report, Reports, Started
+from jobyard.contracts.reports import Finished, Heartbeat, Hello, Progress, Report, Reports, Started
 from jobyard.kafka.failures import KafkaFailure
 
 _log: Final = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ class Reporter:
         self._producer.close(timeout_s)
 
     def _keep(self, incarnation: str, says: Sequence[Say]) -> None:
-        matter = [say for say in says if isinstance(say.report, (Hello, Heartbeat, Started))]
+        matter = [say for say in says if isinstance(say.report, (Hello, Heartbeat, Started, Progress))]
         for data in self._encoded(incarnation, [say.report for say in says]):
             self._number += 1
             # What the batch after it holds is acknowledged with it or later: so the last part tells for all.

@@ -30,7 +30,7 @@ class Held(msgspec.Struct, eq=False):
     """The first nine fields never change, and may be read by any thread; the others belong to the turn thread.
 
     `arrived`, `began`: the agent's clock. `acked`: the broker has acknowledged its `started` (careful ones). `said`: started has been reported.
-    `proposed`: the progress to report next, not before `progress_at` + 1 s.
+    `proposed`: the progress to report next, not before `progress_at` + 1 s, and not while one is on its way (`progressing`).
     """
 
     fence: int
@@ -52,6 +52,7 @@ class Held(msgspec.Struct, eq=False):
     end: End | None = None
     proposed: tuple[float, float | None, str] | None = None
     progress_at: float = float("-inf")
+    progressing: bool = False
 
     @property
     def unfinished(self) -> bool:

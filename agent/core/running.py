@@ -91,12 +91,21 @@ class Running:
     def progressed(self, held: Held, done: float, total: float | None, message: str) -> None:
         """The newest progress of a job; what was not said of it is overtaken."""
         if held.state == RUNNING:
-            if held.proposed is None:
+            if held.proposed is None and not held.progressing:
                 self._progress.append(held)
             held.proposed = (done, total, message)
 
+    def progress_acknowledged(self, held: Held) -> None:
+        """The broker has the last progress of this job: the next may be reported."""
+        held.progressing = False
+        if held.proposed is not None:
+            self._progress.append(held)
+
     def progress(self, now: float) -> list[tuple[Held, Progress]]:
-        """Reports that are due, at most one a second and job."""
+        """Reports that are due, at most one a second and job, and one at a time: while the broker is away, one waits for it and one is proposed.
+
+        So what is kept for the broker is bounded by the slots, however long it is away.
+        """
         reports: list[tuple[Held, Progress]] = []
         for _ in range(len(self._progress)):
             held = self._progress.popleft()
@@ -104,7 +113,7 @@ class Running:
                 held.proposed = None
             elif held.progress_at + PROGRESS_EVERY_S <= now:
                 done, total, message = held.proposed
-                held.proposed, held.progress_at = None, now
+                held.proposed, held.progress_at, held.progressing = None, now, True
                 reports.append(
                     (held, Progress(fence=held.fence, job=held.job.id, attempt=held.attempt, done=done, total=total, message=message))
                 )

@@ -17,7 +17,7 @@ from jobyard.api.app import Middleware
 from jobyard.api.context import JobContext
 from jobyard.api.handler import HandlerSpec
 from jobyard.contracts import storable
-from jobyard.contracts.moments import moment
+from jobyard.contracts.moments import later, moment
 from jobyard.contracts.reports import NO_RESULT, End
 from jobyard.contracts.retry import RetryPolicy
 from jobyard.contracts.states import Outcome
@@ -113,7 +113,7 @@ class Attempt:
             submitter=job.submitter,
             tags=job.tags,
             parent_id=job.parent,
-            deadline=None if self.timeout_s is None else moment(around.clock.wall() + self.timeout_s),
+            deadline=None if self.timeout_s is None else moment(later(around.clock.wall(), self.timeout_s)),
             on_progress=self._progress,
             cancelled=self,
             traceparent=job.traceparent,
@@ -175,9 +175,17 @@ class Attempt:
         )
 
 
-def unknown_kind(held: Held, at: float) -> End:
-    """The end of a job that this agent has no handler for: the leader should not have sent it, another agent may know it."""
-    error = LookupError(f"this agent has no handler for kind {held.job.kind!r}")
+def unfit(held: Held, spec: HandlerSpec | None, at: float) -> End:
+    """The end of a job that this agent has no handler for, or (`spec`) an older one than it needs.
+
+    The leader knows the kinds and versions from hello, and should not have sent it. An attempt that failed, so that it is seen in the audit and
+    bounded; to be tried again, since another agent may know it.
+    """
+    job = held.job
+    if spec is None:
+        error = LookupError(f"this agent has no handler for kind {job.kind!r}")
+    else:
+        error = LookupError(f"this agent has kind {job.kind!r} in version {spec.version}, and the job needs {job.version}")
     ending = verdict(error, "", Failing(held.job.id, held.attempt, held.used, _PLAIN, held.job.retry))
     return End(held.job.id, held.attempt, ending.outcome, None, at, NO_RESULT, ending.error, ending.retryable, ending.delay_s)
 

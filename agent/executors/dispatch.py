@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from jobyard.agent.core.actions import Why
 from jobyard.agent.core.held import Held
-from jobyard.agent.executors.attempt import Surroundings, unknown_kind
+from jobyard.agent.executors.attempt import Surroundings, unfit
 from jobyard.agent.executors.executor import Executor
 from jobyard.agent.executors.tasks import Tasks
 from jobyard.agent.executors.threads import Threads
@@ -15,6 +15,7 @@ class Dispatch:
     """All executors of one agent as one."""
 
     def __init__(self, specs: Mapping[str, HandlerSpec], around: Surroundings, slots: int) -> None:
+        self._specs = specs
         self._around = around
         self._threads = Threads(specs, around, slots)
         self.tasks = Tasks(specs, around, self._threads.call)
@@ -23,13 +24,14 @@ class Dispatch:
         }
 
     def start(self, held: Sequence[Held]) -> None:
-        """Each to its own; what nobody knows ends as failed."""
+        """Each to its own; what no handler here can run ends as failed."""
         batches: dict[Executor, list[Held]] = {}
         for one in held:
-            executor = self._of.get(one.job.kind)
-            if executor is None:
-                self._around.facts.ended([(one, unknown_kind(one, self._around.clock.wall()))])
+            spec = self._specs.get(one.job.kind)
+            if spec is None or spec.version < one.job.version:
+                self._around.facts.ended([(one, unfit(one, spec, self._around.clock.wall()))])
                 continue
+            executor = self._of[one.job.kind]
             batch = batches.get(executor)
             if batch is None:
                 batches[executor] = [one]

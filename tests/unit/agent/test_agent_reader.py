@@ -27,6 +27,7 @@ class Log:
         self.at: dict[tuple[str, int], int] = {}
         self.added: list[tuple[str, int, int]] = []
         self.fails = 0
+        self.admin_fails = 0
         self.opened = 0
 
     def write(self, topic: str, partition: int, *values: bytes) -> None:
@@ -86,6 +87,10 @@ class Log:
 
     def topic_ids(self, names: Sequence[str]) -> dict[str, str | None]:
         with self.changed:
+            if self.admin_fails:
+                self.admin_fails -= 1
+                self.changed.notify_all()
+                raise ServiceUnavailable("the admin client gets no answer")
             return {name: self.ids[name] for name in names}
 
     def begin_offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
@@ -256,6 +261,22 @@ def test_a_consumer_that_fails_is_replaced_and_reading_goes_on() -> None:
         log.write(BUCKETS, 3, bundle(2))
         assert fences(inbox, 1) == [2]
         assert log.opened == 2
+
+
+def test_what_was_read_before_a_failure_of_the_admin_client_is_handed_over() -> None:
+    log = Log()
+    with reading(log) as (reader, inbox):
+        with log.changed:
+            # both come in one read: a message of one bucket, then that the offset of the other is not there
+            log.admin_fails = 1
+            log.write(BUCKETS, 3, bundle(1))
+            log.write(BUCKETS, 4, bundle(2))
+            reader.assign([Bucket(2, 3, "b1", 0), Bucket(1, 4, "b1", 7)])
+        assert fences(inbox, 1) == [1]
+        log.until(lambda: log.admin_fails == 0)
+        log.until(lambda: log.opened == 2 and log.at.get((BUCKETS, 4)) == 1)  # as after a lost tail
+        log.write(BUCKETS, 4, bundle(3))
+        assert fences(inbox, 1) == [3]
 
 
 def test_what_cannot_be_decoded_is_dropped_and_reading_goes_on() -> None:

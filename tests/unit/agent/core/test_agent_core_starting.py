@@ -289,6 +289,32 @@ def test_progress_is_said_at_most_once_a_second_after_started() -> None:
     assert said[0] == "Started"
 
 
+def test_progress_is_kept_once_a_job_while_the_broker_is_away() -> None:
+    world = World(slots=3).welcome()
+    world.bundle(1, [1, 2, 3])
+    world.turn()
+    for held in world.running:
+        world.begin(held)
+    world.turn(1.0)
+    world.acknowledge()
+    world.acknowledging = False
+    for second in range(60):
+        for held in world.running:
+            world.agent.progressed(held, float(second), 60.0, "")
+        world.turn(1.0)
+        assert world.agent.next_due(world.now) > world.now, "nothing is to be done before the broker answers"
+    # one of each job, and one heartbeat: what waits for the broker does not grow with the time that it is away
+    assert sorted(type(say.report).__name__ for say in world.waiting) == ["Heartbeat", "Progress", "Progress", "Progress"]
+    assert world.progress() == [0.0, 0.0, 0.0]
+    world.acknowledging = True
+    world.turn(0.1)
+    assert world.progress()[3:] == [59.0, 59.0, 59.0]
+    for held in world.running:
+        world.agent.progressed(held, 60.0, 60.0, "")
+    world.turn(1.0)
+    assert world.progress()[6:] == [60.0, 60.0, 60.0]
+
+
 def test_progress_of_an_ended_job_is_not_said() -> None:
     world = World().welcome()
     world.bundle(1, [1])

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import msgspec
 import pytest
 from executor_world import machine, wait_for
 
@@ -144,10 +145,38 @@ def test_a_handler_knows_its_job_and_says_progress(sort: str) -> None:
     assert made.facts.said == [(1.0, 2.0, "half\ufffdway")]
 
 
-def test_a_kind_that_nobody_knows_fails() -> None:
+def test_a_kind_that_nobody_knows_fails_and_may_be_tried_elsewhere() -> None:
     with machine(an_app()) as made:
         end = made.run("nobody")
-    assert (end.outcome, end.retryable) == (Outcome.FAILED, True)
+    assert (end.outcome, end.retryable, end.started_at) == (Outcome.FAILED, True, None)
+    assert end.error is not None
+    assert (end.error.type, end.error.message) == ("LookupError", "this agent has no handler for kind 'nobody'")
+
+
+@pytest.mark.parametrize("sort", KINDS)
+def test_a_job_of_a_newer_version_fails_and_may_be_tried_elsewhere(sort: str) -> None:
+    app = App()
+    called: list[str] = []
+
+    async def newer() -> None:
+        called.append("coroutine")
+
+    def plain() -> None:
+        called.append("plain")
+
+    # an error of the handler's own of this type would end the job: this one is none of its own
+    app.job(kind="work", version=2, retry=RetryPolicy(no_retry_for=(LookupError,)))(newer if sort == "coroutine" else plain)
+    with machine(app) as made:
+        for version in (1, 2, 3):
+            held = made.held(f"job-{version}", "work")
+            held.job = msgspec.structs.replace(held.job, version=version)
+            made.executor.start([held])
+        assert [made.facts.end(f"job-{version}").outcome for version in (1, 2)] == [Outcome.SUCCEEDED, Outcome.SUCCEEDED]
+        end = made.facts.end("job-3")
+    assert called == [sort, sort]
+    assert (end.outcome, end.retryable, end.started_at) == (Outcome.FAILED, True, None)
+    assert end.error is not None
+    assert end.error.message == "this agent has kind 'work' in version 2, and the job needs 3"
 
 
 @pytest.mark.parametrize("sort", KINDS)

@@ -28,9 +28,7 @@ def upgrade(as_json: AsJson = False) -> None:
     from jobyard import migrations
 
     url = cli_settings().database()
-    before = migrations.current(url)
-    migrations.upgrade(url)
-    after = migrations.current(url)
+    before, after = migrations.upgrade(url), migrations.head()
     if as_json:
         output.one({"revision": after, "before": before}, as_json=True)
     else:

@@ -15,17 +15,19 @@ from jobyard.client.refusals import meaning
 from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
 
 OLDEST_SERVER, NEWEST_SERVER = 15, 18
-_OWNER = "the role that owns the database"
+_OWNER = "a superuser, or a member of jobyard_owner"
 
 
-def upgrade(url: str, revision: str = "head") -> None:
-    """Bring the schema to a revision. Several callers at once wait for each other.
+def upgrade(url: str, revision: str = "head") -> str | None:
+    """Bring the schema to a revision, and return the one before; None: there was none. Several callers at once wait for each other.
 
     Raises ServiceUnavailable if the database can't be reached, ConfigurationError if it is not UTF-8, its server's version is
-    not supported, or the role is not its owner.
+    not supported, or the role may not.
     """
     with _configured(url, accept=True) as config:
+        before = _revision(config.attributes["connection"])
         command.upgrade(config, revision)
+        return before
 
 
 def downgrade(url: str, revision: str) -> None:
@@ -37,9 +39,7 @@ def downgrade(url: str, revision: str) -> None:
 def current(url: str) -> str | None:
     """The revision of the schema; None if Jobyard was never installed there. ConfigurationError: the role may not look."""
     with _connected(url, "jobyard_auditor") as connection:
-        if connection.execute(text("select to_regclass('jobyard.alembic_version')")).scalar_one() is None:
-            return None
-        return MigrationContext.configure(connection, opts={"version_table_schema": "jobyard"}).get_current_revision()
+        return _revision(connection)
 
 
 def head() -> str:
@@ -47,6 +47,12 @@ def head() -> str:
     revision = ScriptDirectory.from_config(_config()).get_current_head()
     assert revision is not None, "the package holds no migration"  # noqa: S101 - only a broken package can lack them
     return revision
+
+
+def _revision(connection: Connection) -> str | None:
+    if connection.execute(text("select to_regclass('jobyard.alembic_version')")).scalar_one() is None:
+        return None
+    return MigrationContext.configure(connection, opts={"version_table_schema": "jobyard"}).get_current_revision()
 
 
 def _config() -> Config:

@@ -41,16 +41,12 @@ def large(services: Addresses, template_database: str) -> Generator[Database]:
     admin.execute(waiting.format(at="now() - n * interval '1 ms'", kind="1 + n % 20", count=20_000).encode())
     admin.execute(waiting.format(at="now() - n * interval '1 s'", kind="7", count=20_000).encode())
     admin.execute(
-        
-            b"insert into jobs (id, run_at, kind_id, lane_id, priority, max_attempts, args)"
-            b" select jobyard.uuidv7(now() - n * interval '10 s'), now(), 1 + n % 20, 1, 2, 5, '{}' from generate_series(1, 60000) n"
-        
+        b"insert into jobs (id, run_at, kind_id, lane_id, priority, max_attempts, args)"
+        b" select jobyard.uuidv7(now() - n * interval '10 s'), now(), 1 + n % 20, 1, 2, 5, '{}' from generate_series(1, 60000) n"
     )
     admin.execute(
-        
-            b"insert into attempts (job_id, fence, placed_at, finished_at, agent_id, bucket, kind_id, outcome, final, lane_id, attempt)"
-            b" select id, 1, now(), now(), 1, 1, kind_id, 'succeeded', 'succeeded', 1, 1 from jobs"
-        
+        b"insert into attempts (job_id, fence, placed_at, finished_at, agent_id, bucket, kind_id, outcome, final, lane_id, attempt)"
+        b" select id, 1, now(), now(), 1, 1, kind_id, 'succeeded', 'succeeded', 1, 1 from jobs"
     )
     admin.execute(
         (
@@ -170,6 +166,7 @@ def test_the_backlog_is_skipped_through(session: Connection) -> None:
     ("name", "table"),
     [
         ("jobs_of", "jobs"),
+        ("due_jobs_of", "jobs"),
         ("known_jobs", "jobs"),
         ("attempts_of", "attempts"),
         ("ended_of", "attempts"),
@@ -205,10 +202,8 @@ def test_closed_bundles_go_by_their_fences(session: Connection) -> None:
 
 def test_L21_open_commands_are_read_by_their_index(session: Connection, large: Database) -> None:
     large.admin.execute(
-        
-            b"insert into jobyard.commands (job_id, lane_id, verb, actor, answered_at)"
-            b" select gen_random_uuid(), 1, 'cancel', 'me', now() from generate_series(1, 20000); "
-        
+        b"insert into jobyard.commands (job_id, lane_id, verb, actor, answered_at)"
+        b" select gen_random_uuid(), 1, 'cancel', 'me', now() from generate_series(1, 20000); "
     )
     large.admin.execute("insert into jobyard.commands (lane_id, verb, actor) values (1, 'sync', 'me')")
     large.admin.execute("analyze jobyard.commands")
@@ -219,15 +214,11 @@ def test_L21_open_commands_are_read_by_their_index(session: Connection, large: D
 
 def test_T2_a_take_over_of_500_bundles_and_a_million_waiting_jobs_is_quick(large: Database) -> None:
     large.admin.execute(
-        
-            b"insert into jobyard.agents (incarnation, capacity, lost_after_s, slots, lane_id, name, kinds, versions)"
-            b" values (gen_random_uuid(), 1, 15, 1, 1, 'a', '{1}', '{1}')"
-        
+        b"insert into jobyard.agents (incarnation, capacity, lost_after_s, slots, lane_id, name, kinds, versions)"
+        b" values (gen_random_uuid(), 1, 15, 1, 1, 'a', '{1}', '{1}')"
     )
     large.admin.execute(
-        
-            b"update jobyard.bundles set agent_id = (select agent_id from jobyard.agents), bounds = array_fill(5::smallint, array[cardinality(job_ids)])"
-        
+        b"update jobyard.bundles set agent_id = (select agent_id from jobyard.agents), bounds = array_fill(5::smallint, array[cardinality(job_ids)])"
     )
     large.expire()
     store = large.store()

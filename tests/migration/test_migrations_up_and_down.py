@@ -77,7 +77,8 @@ def test_who_may_not_look_or_change_is_told_what_is_needed(database_url: str, em
         try:
             for call, url, needed in (
                 (migrations.current, database_url, "Grant it jobyard_auditor"),
-                (migrations.upgrade, empty_database_url, "Use the role that owns the database"),
+                (migrations.upgrade, database_url, "member of jobyard_owner"),
+                (migrations.upgrade, empty_database_url, "Use a superuser, or a member of jobyard_owner"),
             ):
                 with pytest.raises(ConfigurationError, match=needed):
                     call(make_conninfo(url, user="only_client", password="x"))

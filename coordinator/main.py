@@ -1,5 +1,6 @@
 """The coordinator's composition root: builds adapters from plain values, and leads lanes until a signal comes."""
 
+import gc
 import logging
 import threading
 import uuid
@@ -30,6 +31,8 @@ _HOUSEKEEPING = Timeouts(statement_s=0)
 """Statistics of a large history take minutes; its locks are given up by their own time-outs."""
 _AGAIN_S = 1.0
 """How often a database that does not answer at the start is tried again."""
+_COLLECT = (50_000, 20, 50)
+"""A lane's books are many small objects without cycles: the collector walks them seldom."""
 _DELIVERY_S = 5.0
 """A message of the leader that is not acknowledged for this long counts as failed: it is looked up and sent again (L5)."""
 
@@ -134,6 +137,7 @@ class Coordinator:
 
 def run(plan: CoordinatorPlan) -> int:
     """Lead lanes until SIGTERM or SIGINT; a second one ends at once. The exit status. Main thread only."""
+    gc.set_threshold(*_COLLECT)
     stop = threading.Event()
     died: list[BaseException] = []
     with Signals() as signals:

@@ -54,7 +54,6 @@ class Reader:
         self._reports = reports
         self._ids = ids
         self._poison = poison
-        self._next: dict[str, int] = {}
         self._asked = {intake: threading.Event(), reports: threading.Event()}
         self._awaited: dict[str, tuple[Instant, int]] = {}
         self._stop = threading.Event()
@@ -62,7 +61,6 @@ class Reader:
 
     def start(self, offsets: dict[str, int]) -> None:
         """Read intake and reports from these offsets on."""
-        self._next = dict(offsets)
         self._source.assign([(topic, 0, offset) for topic, offset in offsets.items()])
         self._thread.start()
 
@@ -87,7 +85,7 @@ class Reader:
                 self._ask_ends()
                 for record in self._source.consume(_MOST, _WAIT_S):
                     if isinstance(record, OutOfRange):
-                        raise TopicsChanged(f"offset {self._next.get(record.topic)} of {record.topic} is gone")
+                        raise TopicsChanged(f"the offset of {record.topic} is gone")
                     if not self._put(record):
                         return
                 self._tell_ends()
@@ -97,7 +95,6 @@ class Reader:
     def _put(self, record: Message) -> bool:
         fetched = self._clock.now()
         following = record.offset + 1
-        self._next[record.topic] = following
         position = (record.topic, self._ids[record.topic], following)
         if (record.topic, record.offset) in self._poison:
             bad = BadMessage(record.topic, record.partition, record.offset, "the tick that held it failed for its data", record.value)
@@ -139,7 +136,7 @@ class Reader:
 
     def _tell_ends(self) -> None:
         for topic, (at, end) in list(self._awaited.items()):
-            if self._next[topic] >= end:
+            if self._source.position(topic, 0) >= end:
                 del self._awaited[topic]
                 self._inbox.put_read_to(ReadTo(reports=topic == self._reports, at=at))
 

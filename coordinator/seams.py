@@ -55,6 +55,10 @@ class Source(Protocol):
         """What has come, at most `most`; waits at most `timeout_s` for the first."""
         ...
 
+    def position(self, topic: str, partition: int) -> int:
+        """The offset that is read next, behind all that `consume` gave and behind marks of transactions, which are no messages."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -32,12 +32,20 @@ class FakeSource:
         self.assigned: list[tuple[str, int, int]] = []
         self.queued: list[Message | OutOfRange] = []
         self.closed = False
+        self.positions: dict[str, int] = {}
 
     def assign(self, partitions: Iterable[tuple[str, int, int]]) -> None:
         self.assigned = list(partitions)
+        self.positions = {topic: offset for topic, _, offset in self.assigned}
+
+    def position(self, topic: str, partition: int) -> int:
+        return self.positions[topic]
 
     def consume(self, most: int, timeout_s: float = 0.0) -> list[Message | OutOfRange]:
         taken, self.queued = self.queued[:most], self.queued[most:]
+        for message in taken:
+            if isinstance(message, Message):
+                self.positions[message.topic] = message.offset + 1
         return taken
 
     def close(self) -> None:

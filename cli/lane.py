@@ -16,7 +16,7 @@ app = typer.Typer(no_args_is_help=True, help="Lanes: isolated streams of work, e
 Name = Annotated[str, typer.Argument(help="The lane: lower-case letters, digits, hyphens.")]
 
 _COLUMNS: Final = (
-    "lane", "leader", "paused", "pending", "scheduled", "retrying", "placed", "running", "oldest_pending_s",
+    "lane", "led", "leader", "paused", "pending", "scheduled", "retrying", "placed", "running", "oldest_pending_s",
     "finished_last_minute", "failed_last_minute",
 )  # fmt: skip
 

@@ -114,9 +114,10 @@ class StuckJob(msgspec.Struct, frozen=True):
 
 
 class LaneSummary(msgspec.Struct, frozen=True):
-    """A lane: a row of the view lane_summary."""
+    """A lane: a row of the view lane_summary. `led`: whether a coordinator leads it now; `leader`: which one."""
 
     lane: str
+    led: bool
     leader: str | None
     epoch: int
     paused: bool

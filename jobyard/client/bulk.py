@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,6 +43,7 @@ class BulkItem:
 @dataclass
 class _Tally:
     on_invalid: OnInvalid
+    on_duplicate: Callable[[int], None] | None = None
     accepted: int = 0
     duplicates: int = 0
     invalid: list[tuple[int, str]] = field(default_factory=list["tuple[int, str]"])
@@ -55,6 +56,13 @@ class _Tally:
     def sent(self, jobs: int, known: int) -> None:
         self.accepted += jobs - known
         self.duplicates += known
+
+    def same(self, jobs: Sequence[tuple[int, NewJob]], known: Collection[str]) -> None:
+        """`known`: ids that were jobs already."""
+        if self.on_duplicate is not None and known:
+            for index, job in jobs:
+                if job.id in known:
+                    self.on_duplicate(index)
 
     def result(self) -> BulkResult:
         return BulkResult(self.accepted, self.duplicates, tuple(self.invalid))
@@ -76,6 +84,7 @@ class _Batch:
                 tally.wrong(item.index, "via 'kafka' and connection= exclude each other")
             elif item.job.id in seen:
                 tally.sent(1, 1)
+                tally.same([(item.index, item.job)], [item.job.id])
             elif by_kafka:
                 seen.add(item.job.id)
                 self.kafka.append((client.lane_of(item.job), client.completed(item.job)))
@@ -88,10 +97,16 @@ class _Batch:
         return [job for _, job in self.sql]
 
 
-def submit_many(client: Client, items: Iterable[BulkItem], connection: object, on_invalid: OnInvalid) -> BulkResult:
-    """Submit many jobs. With a connection all of them in its transaction, else a batch at a time."""
+def submit_many(
+    client: Client,
+    items: Iterable[BulkItem],
+    connection: object,
+    on_invalid: OnInvalid,
+    on_duplicate: Callable[[int], None] | None = None,
+) -> BulkResult:
+    """Submit many jobs. With a connection all of them in its transaction, else a batch at a time. `on_duplicate` gets the index of each."""
     _check(on_invalid)
-    tally = _Tally(on_invalid)
+    tally = _Tally(on_invalid, on_duplicate)
     if connection is not None:
         given = sync_one(connection)
         if given is None:
@@ -177,30 +192,35 @@ def _by_sql(connection: Sync, batch: _Batch, tally: _Tally, *, inside: bool) -> 
         return
     if tally.on_invalid == "raise":
         with _numbered(batch):
-            known = len(sql.submit_many(connection, batch.jobs))
-        tally.sent(len(batch.sql), known)
+            known = sql.submit_many(connection, batch.jobs)
+        tally.sent(len(batch.sql), len(known))
+        tally.same(batch.sql, known)
         return
     try:
         if inside:
             with savepoint(connection):
-                known = len(sql.submit_many(connection, batch.jobs))
+                known = sql.submit_many(connection, batch.jobs)
         else:
-            known = len(sql.submit_many(connection, batch.jobs))
-        tally.sent(len(batch.sql), known)
+            known = sql.submit_many(connection, batch.jobs)
+        tally.sent(len(batch.sql), len(known))
+        tally.same(batch.sql, known)
         return
     except (InvalidJob, Refused):
         pass  # at least one of them is wrong: each by itself
-    duplicates, wrong = 0, list[tuple[int, str]]()  # told at the end: this may be run again, on another connection
+    same, wrong = set[str](), list[tuple[int, str]]()  # told at the end: this may be run again, on another connection
     for index, job in batch.sql:
         try:
             if inside:
                 with savepoint(connection):
-                    duplicates += sql.submit(connection, job)
+                    known_one = sql.submit(connection, job)
             else:
-                duplicates += sql.submit(connection, job)
+                known_one = sql.submit(connection, job)
+            if known_one and job.id is not None:
+                same.add(job.id)
         except (InvalidJob, Refused) as error:
             wrong.append((index, str(error)))
-    tally.sent(len(batch.sql) - len(wrong), duplicates)
+    tally.sent(len(batch.sql) - len(wrong), len(same))
+    tally.same(batch.sql, same)
     tally.invalid.extend(wrong)
 
 

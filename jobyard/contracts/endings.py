@@ -31,3 +31,8 @@ class Snooze(Exception):
     def __init__(self, delay: timedelta | float) -> None:
         super().__init__(f"snoozed for {seconds(delay):g} s")
         self.delay_s = seconds(delay)
+
+
+# Users know them by this name, and the audit keeps it as the type of an error.
+for _known in (Fail, Retry, Snooze):
+    _known.__module__ = "jobyard"

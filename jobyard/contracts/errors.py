@@ -71,15 +71,33 @@ class JobFailed(JobyardError):
     """The awaited job ended otherwise than well."""
 
     def __init__(self, job_id: str, error_type: str, error_message: str) -> None:
-        super().__init__(f"job {job_id} {error_type}: {error_message}")
+        super().__init__(f"job {job_id} {self._ended(error_type, error_message)}")
         self.job_id = job_id
         self.error_type = error_type
         self.error_message = error_message
 
+    def _ended(self, error_type: str, error_message: str) -> str:
+        what = ": ".join(part for part in (error_type, error_message) if part)
+        return f"failed: {what}" if what else "failed"
+
 
 class JobCancelled(JobFailed):
-    """The awaited job was cancelled."""
+    """The awaited job was cancelled. `error_message`: the reason that was given, if any."""
+
+    def _ended(self, error_type: str, error_message: str) -> str:
+        return f"was cancelled: {error_message}" if error_message else "was cancelled"
 
 
 class JobExpired(JobFailed):
     """The awaited job expired before it was started."""
+
+    def _ended(self, error_type: str, error_message: str) -> str:
+        return "expired before it was started"
+
+
+# Users know them by this name, and the audit keeps it as the type of an error.
+for _known in (
+    JobyardError, InvalidJob, InvalidArgs, InvalidResult, Refused, ServiceUnavailable, NotFound, WaitTimeout, WrongPlace, ConfigurationError,
+    JobFailed, JobCancelled, JobExpired,
+):  # fmt: skip
+    _known.__module__ = "jobyard"

@@ -25,7 +25,7 @@ from (
   union all
   select a.job_id, a.final, true, a.kind_id, a.lane_id, a.used, null, a.started_at, a.finished_at, a.agent_id, a.fence, a.error_type, a.error_message, a.result, null, null, null, a.placed_at from attempts a
   union all
-  select e.job_id, e.final, true, e.kind_id, e.lane_id, e.used, null, null, e.at, null, null, e.detail ->> 'error_type', e.detail ->> 'error_message', (e.detail -> 'result')::json, null, null, null, e.at - interval '1 microsecond'
+  select e.job_id, e.final, true, e.kind_id, e.lane_id, e.used, null, null, e.at, null, null, e.detail ->> 'error_type', coalesce(e.detail ->> 'error_message', nullif(e.detail ->> 'reason', '')), (e.detail -> 'result')::json, null, null, null, e.at - interval '1 microsecond'
     from job_events e
 ) s
 where s.ok and s.state is not null and not exists (select from reopened o where o.job_id = s.job_id and o.at > s.held_at);
@@ -44,7 +44,7 @@ select a.job_id, k.kind, l.lane, a.attempt::int as attempt, a.fence, g.name as a
 from attempts a join kinds k on k.kind_id = a.kind_id join lanes l on l.lane_id = a.lane_id left join agents g on g.agent_id = a.agent_id;
 
 create view job_timeline as
-select j.id as job_id, j.created_at as at, 'submitted' as event, null::int as attempt, null::text as agent, j.submitter as actor, jsonb_build_object('via', j.via, 'run_at', j.run_at) as detail
+select j.id as job_id, j.created_at as at, 'submitted' as event, null::int as attempt, null::text as agent, j.submitter as actor, jsonb_build_object('via', case j.via when 'k' then 'kafka' when 's' then 'sql' else 'schedule' end, 'run_at', j.run_at) as detail
   from jobs j
 union all
 select a.job_id, v.at, v.event, a.attempt::int, g.name, null, v.detail from attempts a left join agents g on g.agent_id = a.agent_id
@@ -73,9 +73,9 @@ union all
 select h.id, h.job ->> 'kind', l.lane, null, h.since, 'its id is locked by an open transaction' from held_intake h join lanes l using (lane_id) where h.since < now() - interval '60 s';
 
 create view lane_summary as
-select l.lane, s.leader, s.epoch, l.paused, coalesce(p.pending, 0) as pending, coalesce(p.scheduled, 0) as scheduled, coalesce(p.retrying, 0) as retrying, coalesce(p.blocked, 0) as blocked,
+select l.lane, case when s.lease_until > now() then s.leader end as leader, s.epoch, l.paused, coalesce(p.pending, 0) as pending, coalesce(p.scheduled, 0) as scheduled, coalesce(p.retrying, 0) as retrying, coalesce(p.blocked, 0) as blocked,
   coalesce(b.n, 0) as placed, coalesce(r.n, 0) as running, extract(epoch from now() - p.oldest)::float8 as oldest_pending_s,
-  coalesce(m.finished, 0) as finished_last_minute, coalesce(m.failed, 0) as failed_last_minute, s.lease_until
+  coalesce(m.finished, 0) as finished_last_minute, coalesce(m.failed, 0) as failed_last_minute, s.lease_until, s.leader is not null and s.lease_until > now() as led
 from lanes l join leases s using (lane_id)
 left join (select lane_id, count(*) filter (where run_at <= now()) as pending, count(*) filter (where run_at > now() and why in ('n', 'h')) as scheduled,
    count(*) filter (where run_at > now() and why in ('r', 's', 'l')) as retrying, count(*) filter (where why = 'b') as blocked, min(run_at) filter (where run_at <= now()) as oldest

@@ -176,7 +176,7 @@ def test_without_network_and_jars_one_sentence_says_what_to_do(tmp_path: Path) -
     )
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith(
-        "jobyard.contracts.errors.ServiceUnavailable: Kafka's jars are not in the cache yet and Maven Central cannot be reached"
+        "jobyard.ServiceUnavailable: Kafka's jars are not in the cache yet and Maven Central cannot be reached"
     )
     assert "HTTPS_PROXY" in last
 

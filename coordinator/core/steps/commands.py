@@ -32,11 +32,16 @@ class Commands:
         self._read: set[int] = set()
         self._not_here: set[int] = set()
         self._wants_intake_end = False
+        # unknown jobs' commands → the first tick of ours that began after they were read; None: they were read in the last one
+        self._seen: dict[int, Instant | None] = {}
 
     def hear(self, batch: Batch, questions: Questions, events: list[Event], now: Instant) -> None:
         """Cancels without an answer are sent again (L13)."""
         for bundle, index in self._bundles.cancels_due(now - self._rules.cancel_again_s):
             self._send(bundle, index, bundle.cancels[index], events, now)
+        for command_id, seen in self._seen.items():
+            if seen is None:
+                self._seen[command_id] = now
         self._reading, self._syncs = self._syncs, set()
         questions.kinds = bool(self._reading)
 
@@ -48,6 +53,7 @@ class Commands:
             given = {command.command_id for command in answers.commands}
             self._not_here &= given
             self._read &= given
+            self._seen = {command_id: seen for command_id, seen in self._seen.items() if command_id in given}
         for command in answers.commands:
             if command.verb == "sync":
                 self._sync(command, events)
@@ -88,7 +94,9 @@ class Commands:
             self._syncs.add(command.command_id)
 
     def _unknown(self, command: Command, held_left: bool, events: list[Event]) -> None:
-        if self._intake_read_at is None or self._intake_read_at < command.asked_at or held_left:
+        """By the leader's clock alone: the database's, which says when the command was recorded, may be ahead of it."""
+        seen = self._seen.setdefault(command.command_id, None)
+        if seen is None or self._intake_read_at is None or self._intake_read_at < seen or held_left:
             self._wants_intake_end = True
         elif command.command_id not in self._not_here:
             self._not_here.add(command.command_id)
@@ -130,7 +138,7 @@ class Commands:
                 )
             )
             self._send(bundle, index, reason, events, now)
-        events.append(Answered(command.command_id, None, "asked: the job is placed, and its agent was told; its answer decides"))
+        events.append(Answered(command.command_id, None, "asked: the agent that has the job was told to stop it, and its answer decides"))
 
     def _pending(self, command: Command, waiting: Waiting, events: list[Event], now: Instant) -> None:
         job = waiting.job

@@ -64,7 +64,7 @@ def submit(
     run_at: Annotated[str | None, typer.Option("--run-at", help="Not before: 2026-12-01T08:00:00Z.")] = None,
     delay: Annotated[str | None, typer.Option("--delay", help="Not before this long from now: 90, 15m, 2h.")] = None,
     max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Default: the kind's, else 5.")] = None,
-    timeout: Annotated[str | None, typer.Option("--timeout", help="How long one attempt may run: 90, 15m, 2h.")] = None,
+    timeout: Annotated[str | None, typer.Option("--timeout", help="How long one attempt may run: 90, 15m, 2h; at most 366d.")] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", metavar="K=V", help="A tag; several times for several.")] = None,
     id_: Annotated[str | None, typer.Option("--id", help="The job's id, a UUIDv7: the same id twice is one job.")] = None,
     submitter: Annotated[str | None, typer.Option("--submitter", help="In whose name. Default: JOBYARD_SUBMITTER.")] = None,

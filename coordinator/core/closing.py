@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from jobyard.contracts import retry
-from jobyard.contracts.moments import LATEST, Instant
+from jobyard.contracts.moments import DAY_S, LATEST, Instant
 from jobyard.contracts.reports import NO_RESULT, End, Error
 from jobyard.contracts.retry import LONGEST_DELAY_S, Retrying
 from jobyard.contracts.rules import Rules
@@ -18,7 +18,6 @@ MOST_PLACEMENTS = 32_000
 """Attempts are numbered with 15 bits; a job that is placed this often without an end has a handler that never gets on."""
 _DEFAULT = Retrying()
 _LEAST_S = 1e-6
-_DAY_S = 86_400.0
 
 
 class Closing:
@@ -181,9 +180,9 @@ class Closing:
         A retry by hand voids the final states before it (`reopened`), so a failed end never lies in the future, and none before its placement.
         """
         ended, started, placed = end.ended_at, end.started_at, bundle.placed_at
-        if not placed < ended <= now + _DAY_S or (ended > now and final is not None and final is not State.SUCCEEDED):
+        if not placed < ended <= now + DAY_S or (ended > now and final is not None and final is not State.SUCCEEDED):
             ended = max(now, placed + _LEAST_S)
-        if started is not None and not placed - _DAY_S <= started <= ended:
+        if started is not None and not placed - DAY_S <= started <= ended:
             started = min(max(started, placed), ended)
         if ended == end.ended_at and started == end.started_at:
             return None

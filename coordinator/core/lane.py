@@ -1,7 +1,7 @@
 """The lane: builds books and steps, and is the order of thinking. No decision of its own, no I/O, no clock."""
 
 from jobyard.contracts.control import Bucket
-from jobyard.contracts.moments import Instant
+from jobyard.contracts.moments import Instant, later
 from jobyard.contracts.rules import Rules
 from jobyard.contracts.topics import LaneTopics
 from jobyard.coordinator.core.batch import Batch
@@ -42,7 +42,7 @@ class Lane:
 
         self._kinds = Kinds(snapshot.kinds)
         self._durations = Durations(rules)
-        self._backlogs = Backlogs(rules.read_ahead)
+        self._backlogs = Backlogs(rules)
         self._waiting = WaitingJobs(self._backlogs, self._durations)
         self._fleet = Fleet(Pools(rules.window_s), bucket_topic_id)
         self._bundles = Bundles(snapshot.fence)
@@ -70,9 +70,11 @@ class Lane:
         topic_ids: dict[str, str],
         topics: LaneTopics,
         reports_lost: bool = False,
+        fence_all: bool = False,
     ) -> "Lane":
         """The lane of a new leadership (T2 to T4). `topic_ids`: by name, as Kafka says now. `reports_lost`: the stored offset of the reports topic
-        lies beyond its end, which is as bad as a new topic (L17)."""
+        lies beyond its end, which is as bad as a new topic (L17). `fence_all`: the Master DB was restored from a backup (T1); until `opening` has
+        been committed, each further take-over must say so again."""
         reports = topics.reports.name
         made = cls(
             snapshot,
@@ -87,10 +89,13 @@ class Lane:
         made._load_bundles(snapshot.bundles, rules, now)
         if reports_lost or (reports in snapshot.offsets and snapshot.offsets[reports][0] != topic_ids[reports]):
             made._mark_started(now)
+        if fence_all:
+            made._fence_all(now)
         return made
 
     def opening(self) -> list[Event]:
-        """What is written and sent first: marks of lost topics (L17), then welcome, `fenced`, every open bundle, every cancel asked (T5, T6)."""
+        """What is written and sent first: ends of all (T1), marks of lost topics (L17), then welcome, `fenced`, every open bundle, every cancel asked
+        (T5, T6)."""
         events, self._opening = self._opening, []
         events.extend(Welcomed(agent.incarnation) for agent in self._fleet if agent.buckets)
         for incarnation, over in self._fleet.ended():
@@ -132,6 +137,11 @@ class Lane:
     def fence(self) -> int:
         """The last one given."""
         return self._bundles.fence
+
+    @property
+    def in_memory(self) -> tuple[int, int]:
+        """How many waiting jobs memory holds, and the bytes of their arguments."""
+        return self._waiting.count, self._backlogs.bytes
 
     @property
     def outranked_by(self) -> int | None:
@@ -200,6 +210,11 @@ class Lane:
             sizes = [job.size for index, job in enumerate(bundle.jobs) if index not in bundle.ended]
             self._fleet.gave(agent, len(sizes), sum(sizes), max(sizes, default=0.0))
 
+    def _fence_all(self, now: Instant) -> None:
+        self._membership.fence_all(self._opening, now)
+        self._bundles.settle(self._opening)
+        self._waiting.settle(self._opening)
+
     def _mark_started(self, now: Instant) -> None:
         """The reports topic is another: whatever is open may have been started, and its report destroyed (L17)."""
         for bundle in self._bundles:
@@ -207,4 +222,4 @@ class Lane:
                 if index not in bundle.ended and index not in bundle.running:
                     bundle.running[index] = now
                     timeout = bundle.jobs[index].timeout_s
-                    self._opening.append(Started(bundle, index, now, None if timeout is None else now + timeout))
+                    self._opening.append(Started(bundle, index, now, None if timeout is None else later(now, timeout)))

@@ -35,18 +35,22 @@ class NewAgent:
 
 @dataclass(slots=True)
 class DueQuestion:
-    """Read ahead what is due of one priority and kind: at most `most` rows with run_at ≤ `until`, after the cursor, in order of (run_at, id)."""
+    """Read ahead what is due of one priority and kind: at most `most` rows with run_at ≤ `until`, after the cursor, in order of (run_at, id).
+
+    `most_bytes`: of their arguments together; the first row counts whatever it has. None: no bound.
+    """
 
     priority: int
     kind: str
     after: tuple[Instant, str]
     until: Instant
     most: int
+    most_bytes: int | None = None
 
 
 @dataclass(slots=True)
 class DueAnswer:
-    """`rows`: fewer than `most` means: that was all that is due. `next_at`: run_at of the first row behind those (due or future); None: there is none."""
+    """`rows`: without a gap from the cursor on. `next_at`: run_at of the first row behind those (due, or in the future); None: there is none."""
 
     priority: int
     kind: str

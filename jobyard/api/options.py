@@ -8,7 +8,8 @@ from uuid import UUID
 
 from jobyard.contracts.endings import seconds
 from jobyard.contracts.errors import InvalidJob
-from jobyard.contracts.job import shown
+from jobyard.contracts.job import LONGEST_TIMEOUT_S, shown
+from jobyard.contracts.moments import DAY_S
 from jobyard.contracts.priority import PriorityName
 from jobyard.contracts.retry import RetryPolicy
 
@@ -48,10 +49,10 @@ class JobOptions(_Common, total=False):
 
 
 def positive_seconds(name: str, value: object) -> float:
-    """A duration as seconds, finite and above 0. InvalidJob naming `name` otherwise."""
+    """A duration as seconds, above 0, at most 366 days. InvalidJob naming `name` otherwise."""
     number = _number(name, value)
-    if not 0 < number < math.inf:
-        raise InvalidJob(f"{name} {value!r} must be a finite duration above 0", field=name)
+    if not 0 < number <= LONGEST_TIMEOUT_S:
+        raise InvalidJob(f"{name} {value!r} must be a duration above 0, at most {LONGEST_TIMEOUT_S / DAY_S:g} days", field=name)
     return number
 
 

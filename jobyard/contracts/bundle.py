@@ -1,8 +1,13 @@
 """What the leader sends to a bucket: one bundle of jobs for one incarnation of one agent. Columns beside the jobs, so that a job is encoded as it lies."""
 
+from typing import Annotated
+
 import msgspec
 
 from jobyard.contracts.job import Job
+
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+_Small = Annotated[int, msgspec.Meta(ge=0, le=32_767)]
 
 
 class BundleMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -12,14 +17,14 @@ class BundleMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
     """
 
     v: int
-    epoch: int
-    fence: int
+    epoch: _Count
+    fence: _Count
     agent: str
     incarnation: str
-    bucket: int
+    bucket: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
     jobs: list[Job]
-    attempts: list[int]
-    used: list[int]
+    attempts: list[_Small]
+    used: list[_Small]
     careful: list[bool] = []
     cancel: list[str] = []
-    open: list[int] | None = None
+    open: list[_Count] | None = None

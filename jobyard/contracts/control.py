@@ -1,24 +1,26 @@
 """What the leader says to one agent of its lane on the control topic."""
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
 FencedReason = Literal["lost", "replaced", "unknown"]
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+_Stamp = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 
 
 class Bucket(msgspec.Struct, array_like=True, frozen=True):
     """A partition that an agent owns for one priority; reading from `start_offset` on is enough (A1)."""
 
-    priority: int
-    partition: int
+    priority: Annotated[int, msgspec.Meta(ge=0, le=4)]
+    partition: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
     topic_id: str
-    start_offset: int
+    start_offset: _Count
 
 
 class _Control(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):
     v: int
-    epoch: int
+    epoch: _Count
     agent: str
     incarnation: str
 
@@ -26,23 +28,23 @@ class _Control(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type
 class Welcome(_Control, tag="welcome"):
     """Answers hello: `stamp` is the hello's (the agent's own clock, seconds). Makes the lease (A6)."""
 
-    stamp: float
+    stamp: _Stamp
     buckets: list[Bucket]
-    lost_after_s: float
+    lost_after_s: Annotated[float, msgspec.Meta(gt=0, le=1e9)]
     draining: bool = False
 
 
 class Confirm(_Control, tag="confirm"):
     """Answers a heartbeat that said suspended: `stamp` is that heartbeat's."""
 
-    stamp: float
+    stamp: _Stamp
 
 
 class Cancel(_Control, tag="cancel"):
     """Stop this job of this fence; answered by its report, whatever that is."""
 
-    fence: int
-    bucket: int
+    fence: _Count
+    bucket: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
     job: str
     reason: str = ""
 

@@ -2,18 +2,14 @@
 
 import hashlib
 import re
-from typing import Final, NewType
+from typing import Final
 
 import uuid_utils
 
 from jobyard.contracts.moments import Instant
 
-Fence = NewType("Fence", int)
-"""A bundle's number, from a counter committed with the tick: it only grows within a lane."""
-
-Epoch = NewType("Epoch", int)
-"""A leadership of a lane: grows by one with each."""
-
+FIRST_ID: Final = "00000000-0000-0000-0000-000000000000"
+"""Smaller than any job's id."""
 _JOB_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 

@@ -1,6 +1,5 @@
 """The job: as people write it in JSON (NewJob, strict) and as leader and agents hold it (Job). What is wrong with one is told by `problem_of`."""
 
-import math
 import re
 from datetime import datetime
 from typing import Annotated, Final, cast
@@ -18,6 +17,8 @@ from jobyard.contracts.rules import Rules
 NO_ARGS: Final = msgspec.Raw(b"{}")
 LARGEST_SIZE: Final = 1e12
 MOST_ATTEMPTS: Final = 1000
+LONGEST_TIMEOUT_S: Final = 366 * 86_400.0
+"""No attempt may run longer: what is longer is a typing mistake, and its deadline would lie beyond what a table can hold."""
 _KIND: Final = re.compile(r"[!-~]{1,200}")
 _PRINTABLE: Final = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}")
 _TRACEPARENT: Final = re.compile(r"[!-~]{1,128}")
@@ -156,8 +157,10 @@ def _problem_of_number(new: NewJob) -> Problem | None:
         return Problem("JY002", "size", f"size {new.size} must be a number above 0, at most {LARGEST_SIZE:g}")
     if new.max_attempts is not None and not 1 <= new.max_attempts <= MOST_ATTEMPTS:
         return Problem("JY002", "max_attempts", f"max_attempts {new.max_attempts} must lie between 1 and {MOST_ATTEMPTS}")
-    if new.timeout_s is not None and not (0 < new.timeout_s < math.inf):
-        return Problem("JY002", "timeout_s", f"timeout_s {new.timeout_s} must be a finite number of seconds above 0")
+    if new.timeout_s is not None and not (0 < new.timeout_s <= LONGEST_TIMEOUT_S):
+        return Problem(
+            "JY002", "timeout_s", f"timeout_s {new.timeout_s} must be a number of seconds above 0, at most {LONGEST_TIMEOUT_S:.0f}"
+        )
     if new.version is not None and not 1 <= new.version <= 32_767:
         return Problem("JY002", "version", f"version {new.version} must lie between 1 and 32767")
     if new.run_at is not None and not moments.EARLIEST <= new.run_at.timestamp() < moments.LATEST:

@@ -12,6 +12,14 @@ LATEST: Instant = 7_258_118_400.0
 """2200-01-01: what lies beyond is refused on every way in (Postgres could keep it, people never mean it)."""
 
 
+DAY_S = 86_400.0
+
+
+def later(at: Instant, delay_s: float) -> Instant:
+    """`delay_s` after an instant, but never beyond LATEST: a deadline that far off is none, and text for it must not fail."""
+    return min(at + delay_s, LATEST)
+
+
 @lru_cache(maxsize=4096)
 def _second(whole: int) -> str:
     return datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -6,4 +6,5 @@ PriorityName = Literal["critical", "high", "medium", "low", "very_low"]
 
 NAMES: tuple[PriorityName, ...] = ("critical", "high", "medium", "low", "very_low")
 NUMBERS: dict[str, int] = {name: number for number, name in enumerate(NAMES)}
+PRIORITIES = range(len(NAMES))
 MEDIUM = NUMBERS["medium"]

@@ -1,4 +1,8 @@
-"""What agents say. A message is one batch of reports of one incarnation, in the order in which they became true."""
+"""What agents say. A message is one batch of reports of one incarnation, in the order in which they became true.
+
+Every number and text is bounded here, far beyond what an agent says: so a forged or faulty message goes to quarantine as it is decoded, and never
+reaches a column or a computation that it could break.
+"""
 
 from typing import Annotated, Final, TypeAlias
 
@@ -9,6 +13,14 @@ from jobyard.contracts.states import Outcome
 _Instant = Annotated[float, msgspec.Meta(ge=0, lt=7_258_118_400.0)]
 _Small = Annotated[int, msgspec.Meta(ge=1, le=32_767)]
 _Fence = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+_Stamp = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+_Job = Annotated[str, msgspec.Meta(max_length=100)]
+_Word = Annotated[str, msgspec.Meta(max_length=1_000)]
+_Text = Annotated[str, msgspec.Meta(max_length=100_000)]
+_Kind = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^(?!.*\n)[!-~]+$")]
+_Capacity = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
+_Slots = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+_Others = tuple[Annotated[int, msgspec.Meta(ge=0, le=10_000_000)], Annotated[float, msgspec.Meta(ge=0, le=1e20)]]
 
 
 NO_RESULT: Final = msgspec.Raw(b"null")
@@ -18,9 +30,9 @@ NO_RESULT: Final = msgspec.Raw(b"null")
 class Error(msgspec.Struct, array_like=True, frozen=True):
     """Why an attempt failed. Storable and bounded when it is sent (A13)."""
 
-    type: str
-    message: str
-    traceback: str = ""
+    type: _Word
+    message: _Text
+    traceback: _Text = ""
 
 
 class End(msgspec.Struct, array_like=True):
@@ -29,7 +41,7 @@ class End(msgspec.Struct, array_like=True):
     `retryable`: false = the job ends, whatever attempts are left. `result`: unopened JSON.
     """
 
-    job: str
+    job: _Job
     attempt: _Small
     outcome: Outcome
     started_at: _Instant | None
@@ -43,31 +55,31 @@ class End(msgspec.Struct, array_like=True):
 class Hello(msgspec.Struct, tag_field="type", tag="hello", kw_only=True):
     """A new incarnation; repeated until welcome has come (A10). `stamp`: the agent's own clock, seconds; told back by welcome."""
 
-    stamp: float
-    kinds: dict[str, int]
-    capacity: Annotated[float, msgspec.Meta(gt=0, le=1e12)]
-    slots: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
-    host: str = ""
+    stamp: _Stamp
+    kinds: Annotated[dict[_Kind, _Small], msgspec.Meta(max_length=10_000)]
+    capacity: _Capacity
+    slots: _Slots
+    host: _Word = ""
 
 
 class Heartbeat(msgspec.Struct, tag_field="type", tag="heartbeat", kw_only=True, omit_defaults=True):
     """Every second. `others`: jobs and size that still run from earlier incarnations. `held`: every 10 s, (fence, job) of all held for more than 5 s."""
 
-    stamp: float
-    epoch: int = 0
+    stamp: _Stamp
+    epoch: _Fence = 0
     suspended: bool = False
     draining: bool = False
-    capacity: Annotated[float, msgspec.Meta(gt=0, le=1e12)]
-    slots: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
-    others: tuple[int, float] = (0, 0.0)
-    held: list[tuple[_Fence, str]] | None = None
+    capacity: _Capacity
+    slots: _Slots
+    others: _Others = (0, 0.0)
+    held: list[tuple[_Fence, _Job]] | None = None
 
 
 class Started(msgspec.Struct, tag_field="type", tag="started", kw_only=True):
     """The attempt runs (a careful one: will be started once this is acknowledged, A7)."""
 
     fence: _Fence
-    job: str
+    job: _Job
     attempt: _Small
     at: _Instant
 
@@ -76,11 +88,11 @@ class Progress(msgspec.Struct, tag_field="type", tag="progress", kw_only=True, o
     """How far a running job is; at most one a second and job."""
 
     fence: _Fence
-    job: str
+    job: _Job
     attempt: _Small
     done: float
     total: float | None = None
-    message: str = ""
+    message: _Text = ""
 
 
 class Finished(msgspec.Struct, tag_field="type", tag="finished", kw_only=True, omit_defaults=True):
@@ -95,8 +107,8 @@ class Released(msgspec.Struct, tag_field="type", tag="released", kw_only=True, o
     """These jobs were not started, and never will be under this fence."""
 
     fence: _Fence
-    jobs: list[tuple[str, _Small]]
-    reason: str = ""
+    jobs: list[tuple[_Job, _Small]]
+    reason: _Text = ""
 
 
 class Goodbye(msgspec.Struct, tag_field="type", tag="goodbye", kw_only=True):
@@ -112,5 +124,5 @@ class Reports(msgspec.Struct, kw_only=True):
     v: int
     agent: str
     incarnation: str
-    seq: int
+    seq: _Fence
     reports: list[Report]

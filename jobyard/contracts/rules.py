@@ -53,7 +53,8 @@ class Rules:
     tick_most: int = 5_000
     """Jobs and reports that one tick takes in, at most."""
     tick_bytes: int = 33_554_432
-    """Bytes of messages that one tick takes in, at most (but at least one message): its transaction must end well within a statement's time-out."""
+    """Bytes of messages that one tick takes in, at most (but one message), and of arguments of the due jobs that it reads (but one of each priority and
+    kind): its transaction must end well within a statement's time-out."""
     tick_wait_s: float = 0.01
     """Awake, a leader waits at most this long for something to do (L25)."""
     sleep_after_s: float = 1.0
@@ -63,6 +64,9 @@ class Rules:
     """While transactions are open that were so when it went to sleep, a sleeping leader looks this often (L25)."""
     read_ahead: int = 10_000
     """Due jobs of one priority and kind that are kept in memory, at most; the rest waits in the Master DB."""
+    read_ahead_bytes: int = 67_108_864
+    """Arguments of all waiting jobs of a lane in memory, at most; but one job of each priority and kind always fits. A tenth of it is kept free
+    for each more urgent priority: so many large jobs of a low priority never keep urgent ones out."""
     held_again_s: float = 1.0
     """How often jobs in held_intake are tried again (L2)."""
     topics_every_s: float = 5.0
@@ -77,6 +81,10 @@ class Rules:
             raise ValueError(f"unreachable_after_s={self.unreachable_after_s} must be shorter than lost_after_s={self.lost_after_s}")
         if not self.lost_after_s > 2 * self.lease_margin_s:
             raise ValueError(f"lost_after_s={self.lost_after_s} must be longer than twice lease_margin_s={self.lease_margin_s}")
+        if self.read_ahead < 1 or self.read_ahead_bytes < 1 or self.tick_bytes < 1:
+            raise ValueError(
+                f"read_ahead={self.read_ahead}, read_ahead_bytes={self.read_ahead_bytes} and tick_bytes={self.tick_bytes} must be above 0"
+            )
         if self.window_s > self.release_after_s / 4:
             raise ValueError(f"window_s={self.window_s} must be at most a quarter of release_after_s={self.release_after_s}")
 

@@ -50,8 +50,8 @@ def lane_topics(namespace: str, lane: str) -> LaneTopics:
         if problem:
             raise ValueError(problem)
     common = {"max.message.bytes": str(MAX_MESSAGE_BYTES), "cleanup.policy": "delete", "retention.bytes": "-1"}
-    # Intake and reports have no retention: the leader deletes what it has committed (L20).
-    forever = common | {"retention.ms": "-1"}
+    # Intake and reports have no retention: the leader deletes what it has committed (L20). Their time is the broker's: a producer's may be wrong (L19).
+    forever = common | {"retention.ms": "-1", "message.timestamp.type": "LogAppendTime"}
     hour = common | {"retention.ms": str(KEPT_MS)}
     return LaneTopics(
         intake=Topic(f"{namespace}.{lane}.intake", 1, False, forever),

@@ -3,7 +3,9 @@
 It keeps rows as the tables do: history is only added to, and where a job stands follows from rows alone.
 """
 
+import bisect
 import copy
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -178,6 +180,9 @@ class MemoryLaneStore:
         )
         behind = [row for row in rows if (row.run_at, row.job_id) > question.after]
         taken = [row for row in behind if row.run_at <= question.until][: question.most]
+        if question.most_bytes is not None:
+            reached = list(itertools.accumulate(len(self._t.jobs[row.job_id].args) for row in taken))
+            taken = taken[: max(1, bisect.bisect_right(reached, question.most_bytes))]
         left = behind[len(taken) :]
         return DueAnswer(
             question.priority, question.kind, [self._t.waiting(row) for row in taken], min((row.run_at for row in left), default=None)

@@ -30,7 +30,7 @@ create table kinds (
   priority smallint not null default 2 check (priority between 0 and 4),
   size_arg text,
   size float8 not null default 1 check (size > 0 and size <= 1e12),
-  timeout_s float8 check (timeout_s > 0 and timeout_s < 'Infinity'),
+  timeout_s float8 check (timeout_s > 0 and timeout_s <= 31622400),
   max_attempts smallint not null default 5 check (max_attempts between 1 and 1000),
   retry jsonb,
   tags jsonb,

@@ -70,7 +70,7 @@ returns text language sql immutable parallel safe as $$
     when priority is not null and priority not in ('critical', 'high', 'medium', 'low', 'very_low') then 'JY002:priority'
     when size is not null and not (size > 0 and size <= 1e12) then 'JY002:size'
     when max_attempts not between 1 and 1000 then 'JY002:max_attempts'
-    when timeout_s is not null and not (timeout_s > 0 and timeout_s < 'Infinity') then 'JY002:timeout_s'
+    when timeout_s is not null and not (timeout_s > 0 and timeout_s <= 31622400) then 'JY002:timeout_s'
     when version not between 1 and 32767 then 'JY002:version'
     when run_at is not null and not (run_at >= '1970-01-01 00:00:00+00' and run_at < '2200-01-01 00:00:00+00') then 'JY002:run_at'
     when retry is not null and not is_retry(retry) then 'JY002:retry'
@@ -99,7 +99,7 @@ declare field text := substr(problem, 7); text text; hint text; begin
     when 'JY002:priority' then text := 'is unknown'; hint := 'Use one of critical, high, medium, low, very_low.';
     when 'JY002:size' then text := 'must be a number above 0, at most 1e+12'; hint := 'A cheap estimate of what the job costs, in any unit; leave it out for that of the kind.';
     when 'JY002:max_attempts' then text := 'must be a whole number between 1 and 1000'; hint := '1: the job is never started twice.';
-    when 'JY002:timeout_s' then text := 'must be a finite number of seconds above 0'; hint := 'Leave it out for the time-out of the kind, or none.';
+    when 'JY002:timeout_s' then text := 'must be a number of seconds above 0, at most 31622400'; hint := 'Leave it out for the time-out of the kind, or none.';
     when 'JY002:version' then text := 'must be a whole number between 1 and 32767'; hint := 'The job goes only to agents whose handler has at least this version.';
     when 'JY002:run_at' then text := 'must be a moment with its offset, between the years 1970 and 2200'; hint := 'For example 2030-01-31T08:00:00Z. Leave it out for now.';
     when 'JY002:retry' then text := 'must be {"backoff": exponential|linear|constant, "base_s": 0 to 31622400, "cap_s": 0 to 31622400, "jitter": 0 to 1}'; hint := 'Each of them can be left out.';

@@ -8,6 +8,7 @@ from jobyard.contracts.moments import Instant
 from jobyard.coordinator.core.events import AgentState
 
 _LEAST_BUSY_S = 0.05
+_LEAST_RATE = 1e-300
 _CLOCK_SET_BACK_S = 60.0
 Entry: TypeAlias = "tuple[float, int, Agent]"
 
@@ -119,7 +120,7 @@ class Agent:
     def rate(self) -> tuple[float, float]:
         """Jobs and sizes that it ends a second while it has work."""
         busy = max(self.busy_s, _LEAST_BUSY_S)
-        return self.ended_jobs / busy, self.ended_size / busy
+        return self.ended_jobs / busy, max(self.ended_size / busy, _LEAST_RATE)
 
     def worked(self, ends: int, size: float, first: Instant, last: Instant, busy_s: float) -> None:
         """So many ended there. `first`, `last`: the earliest start and latest end of them by its own clock, so the leader's delay counts for nothing.

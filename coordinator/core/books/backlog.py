@@ -1,21 +1,23 @@
 """How far the due rows of each priority and kind have been read into memory.
 
-Every row of `pending` up to the cursor stands in memory. `next_at` is the earliest run_at known behind it. So memory is bounded, however much waits.
+Every row of `pending` up to the cursor stands in memory; some behind it may, too. `next_at` is the earliest run_at known behind it. So memory is
+bounded, in jobs and in bytes, however much waits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from jobyard.contracts.ids import FIRST_ID
 from jobyard.contracts.moments import Instant
+from jobyard.contracts.priority import PRIORITIES
+from jobyard.contracts.rules import Rules
 from jobyard.coordinator.core.questions import DueAnswer, DueQuestion
 
-FIRST_ID = "00000000-0000-0000-0000-000000000000"
-"""Smaller than any job's id."""
 _MOST_A_TICK = 2_000
 _MOST_WHEN_FULL = 500
 
 
 class Backlog:
-    """One priority and kind. `held`: its jobs in memory. `cursor`: (run_at, id). `high`: the furthest that the cursor has been."""
+    """One priority and kind. `held`: its jobs in memory. `cursor`: (run_at, id). `high`: no job in memory lies behind it, nor behind the cursor."""
 
     __slots__ = ("cursor", "held", "high", "kind", "next_at", "noticed", "priority")
 
@@ -23,7 +25,7 @@ class Backlog:
         self.priority = priority
         self.kind = kind
         self.cursor: tuple[Instant, str] = (0.0, FIRST_ID)
-        self.high: Instant = 0.0
+        self.high = self.cursor
         self.next_at = next_at
         self.held = 0
         self.noticed: Instant | None = None
@@ -31,8 +33,8 @@ class Backlog:
     def moved(self, cursor: tuple[Instant, str]) -> None:
         """All rows up to here are in memory."""
         self.cursor = cursor
-        if cursor[0] > self.high:
-            self.high = cursor[0]
+        if cursor > self.high:
+            self.high = cursor
 
     def settle(self) -> None:
         """What was noticed in the tick takes effect: behind the cursor it is read again from there, else it is the next."""
@@ -48,10 +50,13 @@ class Backlog:
 
 
 class Backlogs:
-    """All backlogs of a lane."""
+    """All backlogs of a lane. `bytes`: of the arguments of all jobs in memory."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, rules: Rules) -> None:
+        self._most = rules.read_ahead
+        self._tick_bytes = rules.tick_bytes
+        self._bytes = [rules.read_ahead_bytes * (10 - priority) // 10 for priority in PRIORITIES]
+        self.bytes = 0
         self._all: dict[tuple[int, str], Backlog] = {}
         self._noticed: list[Backlog] = []
 
@@ -65,9 +70,10 @@ class Backlogs:
     def __iter__(self) -> Iterator[Backlog]:
         return iter(self._all.values())
 
-    def has_room(self, backlog: Backlog) -> bool:
-        """Whether one more may be held in memory."""
-        return backlog.held < self._most
+    def has_room(self, backlog: Backlog, size: int) -> bool:
+        """Whether one more, whose arguments have this many bytes, may be held in memory. One always may."""
+        held = backlog.held
+        return not held or (held < self._most and self.bytes + size <= self._bytes[backlog.priority])
 
     def notice(self, backlog: Backlog, run_at: Instant) -> None:
         """A row with this run_at is, or will be by the end of the tick, in `pending` and not in memory."""
@@ -78,24 +84,35 @@ class Backlogs:
             backlog.noticed = run_at
 
     def wanted(self, backlog: Backlog) -> bool:
-        """Whether memory has room for what is due: low, or something earlier than what is held has turned up (S2)."""
-        if backlog.held * 2 < self._most:
+        """Whether memory has room for what is due: low, or something earlier than what is held has turned up and takes its place (S2)."""
+        if not backlog.held or backlog.cursor < backlog.high:
             return True
-        return backlog.cursor[0] < backlog.high and backlog.held < 2 * self._most
+        return backlog.held * 2 < self._most and self.bytes * 2 < self._bytes[backlog.priority]
 
-    def question(self, backlog: Backlog, now: Instant) -> DueQuestion:
-        """What to read next."""
+    def questions(self, wanted: Sequence[Backlog], now: Instant) -> list[DueQuestion]:
+        """What to read next, in all not more than a tick may."""
+        return [self._question(backlog, now, len(wanted)) for backlog in wanted]
+
+    def _question(self, backlog: Backlog, now: Instant, wanted: int) -> DueQuestion:
         most = min(_MOST_A_TICK, max(self._most - backlog.held, _MOST_WHEN_FULL))
-        return DueQuestion(backlog.priority, backlog.kind, backlog.cursor, now, most)
+        most_bytes = self._tick_bytes
+        if backlog.cursor == backlog.high:  # else part of what is read stands in memory already
+            most_bytes = min(most_bytes, max(0, self._bytes[backlog.priority] - self.bytes))
+        return DueQuestion(backlog.priority, backlog.kind, backlog.cursor, now, most, most_bytes // wanted)
 
-    def answered(self, backlog: Backlog, answer: DueAnswer) -> None:
-        """These rows are in memory now."""
-        backlog.next_at = answer.next_at
-        if answer.rows:
-            last = answer.rows[-1].job
+    def answered(self, backlog: Backlog, answer: DueAnswer, taken: int) -> None:
+        """The first `taken` of these rows are in memory now."""
+        rows = answer.rows
+        if taken:
+            last = rows[taken - 1].job
             backlog.moved((last.run_at, last.id))
-        if answer.next_at is None or answer.next_at > backlog.high:
-            backlog.high = backlog.cursor[0]
+        if taken < len(rows):  # for these nothing later than the cursor could make room
+            backlog.next_at = rows[taken].job.run_at
+            backlog.high = backlog.cursor
+            return
+        backlog.next_at = answer.next_at
+        if answer.next_at is None or answer.next_at > backlog.high[0]:
+            backlog.high = backlog.cursor
 
     def settle(self) -> None:
         """The end of a tick."""

@@ -1,18 +1,18 @@
 """Jobs that wait in memory, in strands: strict order inside, and per priority a heap of the strands' heads (S2, S4). And who needs a row of `pending`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
 from jobyard.contracts.job import Job
 from jobyard.contracts.moments import Instant
+from jobyard.contracts.priority import PRIORITIES
 from jobyard.coordinator.core.books.backlog import Backlog, Backlogs
 from jobyard.coordinator.core.books.durations import Duration, Durations, size_class
 from jobyard.coordinator.core.events import Event, Left, Moved, Waits
 from jobyard.coordinator.core.places import Waiting
 
 _Entry: TypeAlias = tuple[Instant, str, int, Waiting]
-PRIORITIES = range(5)
 _SWEPT_AFTER = 100
 _ENVELOPE = 512
 """What a job weighs in a message beside its arguments and tags, at most about, in bytes."""
@@ -70,44 +70,30 @@ class WaitingJobs:
         job = waiting.job
         self._new.append(waiting)
         self._by_id[job.id] = waiting
-        backlog = self._backlogs.of(job.priority, job.kind)
-        key = (job.run_at, job.id)
-        if key <= backlog.cursor:
-            self._hold(waiting, self._strand(job))
-        elif job.run_at <= now and (backlog.next_at is None or backlog.next_at > job.run_at) and self._backlogs.has_room(backlog):
-            self._hold(waiting, self._strand(job))
-            backlog.moved(key)
-        else:
-            self._aside[job.id] = waiting
-            self._backlogs.notice(backlog, job.run_at)
+        self._stands(waiting, self._strand(job), now)
 
     def came_new(self, jobs: Iterable[Job], now: Instant) -> None:
         """Jobs whose insert was seen to be new. As `came`, with little for each: those of one strand come in rows as a rule."""
-        new, by_id, has_room = self._new.append, self._by_id, self._backlogs.has_room
+        new, by_id = self._new.append, self._by_id
         like: tuple[int, str, int, float] | None = None
         strand: Strand | None = None
         for job in jobs:
             likeness = (job.priority, job.kind, job.version, job.size)
             if strand is None or likeness != like:
                 like, strand = likeness, self._strand(job)
-            backlog = strand.backlog
-            job_id, run_at = job.id, job.run_at
             waiting = Waiting(job, 0, 0, 0, job.max_attempts)
             new(waiting)
-            by_id[job_id] = waiting
-            key = (run_at, job_id)
-            if key > backlog.cursor:
-                if run_at > now or (backlog.next_at is not None and backlog.next_at <= run_at) or not has_room(backlog):
-                    self._aside[job_id] = waiting
-                    self._backlogs.notice(backlog, run_at)
-                    continue
-                backlog.moved(key)
-            self._hold(waiting, strand)
+            by_id[job.id] = waiting
+            self._stands(waiting, strand, now)
 
-    def read(self, rows: Iterable[Waiting]) -> None:
-        """Due rows of the store. Those that memory has, or that left in this tick, are known already."""
-        by_id, touched = self._by_id, self._touched
-        for waiting in rows:
+    def read(self, backlog: Backlog, rows: Sequence[Waiting]) -> int:
+        """Due rows of the store, in order. Those that memory has, or that left in this tick, are known already.
+
+        Where there is no room, the latest of what memory holds makes some for what is earlier (S2). How many of the rows memory has, or need not have.
+        """
+        by_id, touched, has_room = self._by_id, self._touched, self._backlogs.has_room
+        latest: list[_Entry] | None = None
+        for position, waiting in enumerate(rows):
             job = waiting.job
             held = by_id.get(job.id)
             if held is not None:
@@ -116,9 +102,18 @@ class WaitingJobs:
                 continue
             if touched and job.id in touched:
                 continue
+            size = len(job.args)
+            if not has_room(backlog, size):
+                if latest is None:
+                    latest = self._stored(backlog)
+                while latest and latest[-1][:2] > (job.run_at, job.id) and not has_room(backlog, size):
+                    self._drop(latest.pop()[3])
+                if not has_room(backlog, size):
+                    return position
             by_id[job.id] = waiting
             waiting.stored = True
             self._hold(waiting, self._strand(job))
+        return len(rows)
 
     def left(self, waiting: Waiting) -> None:
         """A waiting job is none any more (cancelled, or a late success). It may stand in memory, or only in a row."""
@@ -189,7 +184,7 @@ class WaitingJobs:
         The strand must be the first one."""
         heap, by_id, left = strand.heap, self._by_id, self._left
         taken: list[Waiting] = []
-        bytes_ = 0
+        bytes_ = args = 0
         heappop(self._heads[strand.priority])
         while heap:
             waiting = heap[0][3]
@@ -206,9 +201,11 @@ class WaitingJobs:
             heappop(heap)
             del by_id[job.id]
             taken.append(waiting)
+            args += len(job.args)
             if waiting.stored:
                 left.append(waiting)
         strand.backlog.held -= len(taken)
+        self._backlogs.bytes -= args
         self._show(strand)
         return taken
 
@@ -255,6 +252,33 @@ class WaitingJobs:
             strand = self._strands[key] = Strand(*key, self._backlogs.of(job.priority, job.kind), self._durations.of(job.kind, key[3]))
         return strand
 
+    def _stands(self, waiting: Waiting, strand: Strand, now: Instant) -> None:
+        """In memory, if there is room and what is read next is not earlier; else only its row will be written, and read when its turn comes."""
+        job, backlog = waiting.job, strand.backlog
+        run_at = job.run_at
+        key = (run_at, job.id)
+        known = key <= backlog.cursor
+        if (known or (run_at <= now and (backlog.next_at is None or backlog.next_at > run_at))) and self._backlogs.has_room(
+            backlog, len(job.args)
+        ):
+            if not known:
+                backlog.moved(key)
+            self._hold(waiting, strand)
+        else:
+            self._aside[job.id] = waiting
+            self._backlogs.notice(backlog, run_at)
+
+    def _stored(self, backlog: Backlog) -> list[_Entry]:
+        """What memory could forget of a backlog, since rows stand for it; the latest at the end."""
+        by_id = self._by_id
+        return sorted(
+            entry
+            for strand in self._strands.values()
+            if strand.backlog is backlog
+            for entry in strand.heap
+            if entry[3].stored and by_id.get(entry[1]) is entry[3]
+        )
+
     def _hold(self, waiting: Waiting, strand: Strand) -> None:
         job = waiting.job
         heap = strand.heap
@@ -262,6 +286,7 @@ class WaitingJobs:
         entry = (job.run_at, job.id, came, waiting)
         heappush(heap, entry)
         strand.backlog.held += 1
+        self._backlogs.bytes += len(job.args)
         if heap[0] is entry:
             heappush(self._heads[job.priority], (job.run_at, job.id, strand))
         self.changed = True
@@ -274,6 +299,7 @@ class WaitingJobs:
             return
         strand = self._strand(job)
         strand.backlog.held -= 1
+        self._backlogs.bytes -= len(job.args)
         heap = strand.heap
         if heap[0][3] is waiting:
             heappop(heap)

@@ -76,12 +76,18 @@ class Membership:
             self._heard_written_at = now
 
     def decide(self, batch: Batch, answers: Answers, events: list[Event], now: Instant) -> None:
-        """New incarnations have their numbers now; who still has no partitions gets them when they are ready (L22)."""
+        """New incarnations have their numbers now, and end the current ones of their names, in the order in which the hellos were read (L11).
+
+        One without a number ended long ago: it is told so, and ends nobody. Who still has no partitions gets them when they are ready (L22).
+        """
         for new, stamp in self._new.values():
             number = answers.agents.get(new.incarnation)
             if number is None:
                 events.append(FencedOff(new.name, new.incarnation, "unknown"))
                 continue
+            old = self._fleet.named(new.name)
+            if old is not None:
+                self._replaced(old, events, now)
             agent = Agent(number, new.name, new.incarnation, new.host, new.capacity, new.slots, new.kinds, new.lost_after_s, new.heard_at)
             agent.met = True
             agent.stamp = stamp
@@ -89,6 +95,19 @@ class Membership:
             self._look_at = min(self._look_at, agent.heard + self._rules.unreachable_after_s)
         if self._new or self._wanting or batch.buckets_ready or batch.partitions is not None:
             self._allot(events, now)
+
+    def fence_all(self, events: list[Event], now: Instant) -> None:
+        """The Master DB was restored from a backup: what it doesn't know any more may have been done by any incarnation, so all are over (T1).
+
+        All that is open of them is lost, what has no `running` row too: the row may be what the backup lacks.
+        """
+        error = Error("Lost", "the Master DB was restored from a backup: every agent was fenced")
+        for agent in [*self._fleet, *self._fleet.in_limbo()]:
+            for bundle in self._bundles.of(agent.incarnation):
+                lost = [(index, Outcome.LOST, error) for index in range(len(bundle.jobs)) if index not in bundle.ended]
+                self._closing.decided(bundle, lost, now, events)
+            if self._fleet.current(agent.incarnation) is not None:
+                self._over(agent, "lost", events, now)
 
     def next_at(self, now: Instant) -> Instant | None:
         """When somebody may have been silent for too long; None: nobody is there. While only the end of the reports can tell, now and then."""
@@ -143,7 +162,7 @@ class Membership:
             limbo.seq = max(limbo.seq, message.seq)
         for report in message.reports:
             if isinstance(report, Hello) and over is None:
-                self._hello(message.agent, message.incarnation, report, read, events, now)
+                self._hello(message.agent, message.incarnation, report, read)
                 return
             if isinstance(report, Goodbye):
                 if limbo is not None:
@@ -158,21 +177,13 @@ class Membership:
         else:
             events.append(FencedOff(over.name, message.incarnation, fenced_reason(over.state)))
 
-    def _hello(self, name: str, incarnation: str, hello: Hello, read: ReportsRead, events: list[Event], now: Instant) -> None:
-        """A new incarnation ends the current one of its name (L11). In the order in which the hellos were read."""
+    def _hello(self, name: str, incarnation: str, hello: Hello, read: ReportsRead) -> None:
+        """Whether it is new, and not one that ended long ago, the store tells."""
         known = self._new.get(incarnation)
         if known is not None:
             known[0].heard_at = max(known[0].heard_at, read.fetched)
             self._new[incarnation] = (known[0], max(known[1], hello.stamp))
             return
-        old = self._fleet.named(name)
-        if old is not None:
-            self._replaced(old, events, now)
-        for other, (new, _) in list(self._new.items()):
-            if new.name == name:
-                del self._new[other]
-                self._fleet.noted_over(other, name, "replaced", now)
-                events.append(FencedOff(name, other, "replaced"))
         new = NewAgent(
             incarnation,
             name,

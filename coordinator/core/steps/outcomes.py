@@ -1,7 +1,8 @@
 """What agents report of attempts: started, progress, ended, released; and what comes late (L7, L14)."""
 
 from jobyard.contracts.codec import encode
-from jobyard.contracts.moments import Instant
+from jobyard.contracts.ids import is_job_id
+from jobyard.contracts.moments import DAY_S, Instant, later
 from jobyard.contracts.reports import NO_RESULT, End, Error, Finished, Progress, Released, Started
 from jobyard.contracts.states import REPORTABLE, Outcome, State
 from jobyard.coordinator.core import events as happened
@@ -15,7 +16,6 @@ from jobyard.coordinator.core.events import Event
 from jobyard.coordinator.core.places import Bundle
 from jobyard.coordinator.core.questions import Answers, LateSubject, Questions
 
-_DAY_S = 86_400.0
 _SUPERSEDED = Error("Superseded", "an earlier attempt, which had been given up as lost, succeeded after all")
 
 
@@ -63,7 +63,7 @@ class Outcomes:
             bundle = self._bundles.get(fence)
             if bundle is not None and index not in bundle.ended:
                 timeout = bundle.jobs[index].timeout_s
-                events.append(happened.Started(bundle, index, at, None if timeout is None else at + timeout))
+                events.append(happened.Started(bundle, index, at, None if timeout is None else later(at, timeout)))
         for (fence, index), progress in self._progress.items():
             bundle = self._bundles.get(fence)
             if bundle is not None and index not in bundle.ended:
@@ -76,12 +76,12 @@ class Outcomes:
         incarnation = read.message.incarnation
         bundle = self._bundles.get(fence)
         if bundle is None:
-            self._too_late(fence, ends, incarnation)
+            self._too_late(read, fence, ends, events, now)
             return
         if bundle.incarnation != incarnation:
             self._forged(read, report, events, now)
             return
-        spots, jobs, attempts, placed_at, high = self._bundles.spots, bundle.jobs, bundle.attempts, bundle.placed_at, now + _DAY_S
+        spots, jobs, attempts, placed_at, high = self._bundles.spots, bundle.jobs, bundle.attempts, bundle.placed_at, now + DAY_S
         base = fence << SHIFT
         indexes: list[int] = []
         counted: list[End] = []
@@ -93,7 +93,7 @@ class Outcomes:
             spot = spots.get(end.job, -1)
             index = spot - base
             if not 0 <= index <= INDEX:
-                self._late.setdefault((end.job, fence), (incarnation, end))
+                self._too_late(read, fence, [end], events, now)
                 continue
             if end.attempt != attempts[index] or end.outcome not in REPORTABLE:
                 self._forged(read, Finished(fence=fence, ends=[end]), events, now)
@@ -108,7 +108,7 @@ class Outcomes:
                 plain = False  # closing mends such times
             if started is None:
                 pass
-            elif placed_at - _DAY_S <= started <= ended <= high:
+            elif placed_at - DAY_S <= started <= ended <= high:
                 total += ended - started
                 timed += 1
                 if started < first:
@@ -145,7 +145,7 @@ class Outcomes:
             index = self._bundles.spots.get(job_id, -1) - (fence << SHIFT)
             if bundle is None or not 0 <= index <= INDEX or any(index == other for other, _, _ in outcomes):
                 end = End(job=job_id, attempt=attempt, outcome=Outcome.RELEASED, started_at=None, ended_at=now)
-                self._late.setdefault((job_id, fence), (incarnation, end))
+                self._too_late(read, fence, [end], events, now)
             elif attempt != bundle.attempts[index]:
                 self._forged(read, Released(fence=fence, jobs=[(job_id, attempt)], reason=report.reason), events, now)
             else:
@@ -164,7 +164,7 @@ class Outcomes:
         if bundle.incarnation != read.message.incarnation or report.attempt != bundle.attempts[index]:
             self._forged(read, report, events, now)
             return
-        at = report.at if bundle.placed_at - _DAY_S <= report.at <= now + _DAY_S else now
+        at = report.at if bundle.placed_at - DAY_S <= report.at <= now + DAY_S else now
         if index not in bundle.running:
             bundle.running[index] = at
             self._started[report.fence, index] = at
@@ -195,10 +195,13 @@ class Outcomes:
 
     # -- late ones
 
-    def _too_late(self, fence: int, ends: list[End], incarnation: str) -> None:
+    def _too_late(self, read: ReportsRead, fence: int, ends: list[End], events: list[Event], now: Instant) -> None:
+        """Looked up by (job, fence): what is no id of a job can't be, and was forged."""
         for end in ends:
-            if end.outcome in REPORTABLE:
-                self._late.setdefault((end.job, fence), (incarnation, end))
+            if not is_job_id(end.job):
+                self._forged(read, Finished(fence=fence, ends=[end]), events, now)
+            elif end.outcome in REPORTABLE or end.outcome is Outcome.RELEASED:
+                self._late.setdefault((end.job, fence), (read.message.incarnation, end))
 
     def _was_late(
         self,

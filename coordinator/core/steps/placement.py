@@ -1,6 +1,7 @@
 """The pass: due jobs go to eligible agents with a free slot and room, or a window (S2, S4, S5, S6, S8, S11)."""
 
 from jobyard.contracts.moments import Instant
+from jobyard.contracts.priority import PRIORITIES
 from jobyard.contracts.rules import Rules
 from jobyard.coordinator.core.batch import Batch
 from jobyard.coordinator.core.books.agents import Agent, Entry
@@ -8,7 +9,7 @@ from jobyard.coordinator.core.books.bundles import Bundles
 from jobyard.coordinator.core.books.durations import Durations
 from jobyard.coordinator.core.books.fleet import Fleet
 from jobyard.coordinator.core.books.pools import Pool
-from jobyard.coordinator.core.books.waiting import PRIORITIES, Strand, WaitingJobs
+from jobyard.coordinator.core.books.waiting import Strand, WaitingJobs
 from jobyard.coordinator.core.events import Event, Placed
 from jobyard.coordinator.core.places import Bundle, Waiting
 from jobyard.coordinator.core.questions import Answers

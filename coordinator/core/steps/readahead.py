@@ -20,15 +20,14 @@ class Readahead:
     def hear(self, batch: Batch, questions: Questions, events: list[Event], now: Instant) -> None:
         """Ask for what is due and has room in memory."""
         questions.look = batch.look
-        for backlog in self._backlogs:
-            if backlog.next_at is not None and backlog.next_at <= now and self._wanted(backlog):
-                questions.due.append(self._backlogs.question(backlog, now))
+        wanted = [backlog for backlog in self._backlogs if backlog.next_at is not None and backlog.next_at <= now and self._wanted(backlog)]
+        questions.due = self._backlogs.questions(wanted, now)
 
     def decide(self, batch: Batch, answers: Answers, events: list[Event], now: Instant) -> None:
         """Rows that are due wait in memory; where others committed rows is read by and by."""
         for answer in answers.due:
-            self._waiting.read(answer.rows)
-            self._backlogs.answered(self._backlogs.of(answer.priority, answer.kind), answer)
+            backlog = self._backlogs.of(answer.priority, answer.kind)
+            self._backlogs.answered(backlog, answer, self._waiting.read(backlog, answer.rows))
         for fresh in answers.fresh:
             self._backlogs.notice(self._backlogs.of(fresh.priority, fresh.kind), fresh.run_at)
 

@@ -79,7 +79,7 @@ class World:
 
     # -- leading
 
-    def lead(self, at_least: int = 0, reports_lost: bool = False) -> list[Event]:
+    def lead(self, at_least: int = 0, reports_lost: bool = False, fence_all: bool = False) -> list[Event]:
         """A new leader takes over; what it opened with."""
         self.tables.lease_until = 0.0
         self._leaders += 1
@@ -87,14 +87,14 @@ class World:
         term = self.store.seize(at_least)
         assert term is not None
         self.term = term
-        self.lane = self.loaded(reports_lost)
+        self.lane = self.loaded(reports_lost, fence_all)
         opening = self.lane.opening()
         self.store.write(opening, {name: (topic_id, 0) for name, topic_id in self.topic_ids.items()}, self.lane.fence, term)
         self.batch = Batch(partitions=self._partitions)
         self._send(opening)
         return opening
 
-    def loaded(self, reports_lost: bool = False) -> Lane:
+    def loaded(self, reports_lost: bool = False, fence_all: bool = False) -> Lane:
         """A lane as a take-over would make it now."""
         return Lane.load(
             self.store.snapshot(),
@@ -105,6 +105,7 @@ class World:
             topic_ids=self.topic_ids,
             topics=TOPICS,
             reports_lost=reports_lost,
+            fence_all=fence_all,
         )
 
     def tick(self, at: float | None = None, *, commit: bool = True) -> list[Event]:

@@ -219,13 +219,30 @@ def test_L21_a_command_about_an_unknown_job_waits_for_intake() -> None:
 def test_L21_not_here_is_said_once() -> None:
     world = World()
     world.tables.command("cancel", a_job_id(99))
-    world.batch.intake_read_at = T0 + 1.0
     world.tick(1)
-    events = world.tick(2)
+    world.batch.intake_read_at = T0 + 2.0
+    world.tick(2)
+    events = world.tick(3)
     assert len(of(events, happened.NotHere)) == 1
     for row in world.tables.commands.values():
         row.answer = None  # another lane has not said so yet
+    assert not of(world.tick(4), happened.NotHere)
+
+
+def test_L21_only_the_leaders_own_clock_counts() -> None:
+    """The database's may be ahead: so what says when a command was recorded is not compared with when intake was read."""
+    world = World()
+    number = world.tables.command("cancel", a_job_id(99))
+    world.tables.commands[number].command.asked_at = T0 + 1_000.0
+    world.tick(1)
+    world.batch.intake_read_at = T0 + 0.9  # asked for before the command was read: the job may have been sent since
+    world.tick(2)
     assert not of(world.tick(3), happened.NotHere)
+    assert world.lane.wants_intake_end
+    world.batch.intake_read_at = T0 + 3.5
+    world.tick(4)
+    assert of(world.tick(5), happened.NotHere)
+    assert code(world, number) == "JY007"
 
 
 def test_L21_the_job_arrives_before_intake_is_read() -> None:

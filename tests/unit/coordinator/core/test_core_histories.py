@@ -34,7 +34,8 @@ class History:
     """Plays steps on a world. `took`: how long jobs take, in seconds: long ones get no window."""
 
     def __init__(self, took: float, read_ahead: int) -> None:
-        self.world = World(Rules(read_ahead=read_ahead))
+        # the bytes are the narrower bound now and then: arguments have two
+        self.world = World(Rules(read_ahead=read_ahead, read_ahead_bytes=24 if read_ahead == 5 else 1_000))
         self.took = took
         self.count = 0
         self.said: list[tuple[Told, int, End]] = []
@@ -190,6 +191,9 @@ class History:
         for job_id, rows in tables.attempts_of.items():
             used = [row.used for row in rows if row.final is None]
             assert all(one < tables.bound(job_id) for one in used), f"used up, and not final: {self.world.names[job_id]}"
+        held, args = self.world.lane.in_memory
+        assert held <= self.world.rules.read_ahead * 15  # five priorities, three kinds
+        assert args <= self.world.rules.read_ahead_bytes + 15 * len(b"{}")
         self.check_capacity(events)
         self.check_take_over()
 

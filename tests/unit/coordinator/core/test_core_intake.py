@@ -3,12 +3,12 @@
 import msgspec
 from lane_world import T0, World, a_job_id, of
 
+from jobyard.contracts.ids import FIRST_ID
 from jobyard.contracts.job import Job, Kind, NewJob, Problem, RefusedJob
 from jobyard.contracts.rules import Rules
 from jobyard.contracts.states import State
 from jobyard.coordinator.core import events as happened
 from jobyard.coordinator.core.batch import BadMessage, Batch, IntakeRead
-from jobyard.coordinator.core.books.backlog import FIRST_ID
 
 
 def test_a_placed_intake_job_never_gets_a_pending_row() -> None:
@@ -144,11 +144,98 @@ def test_memory_is_bounded_however_much_waits() -> None:
     order: list[str] = []
     for step in range(1, 120):
         order += world.placed(world.tick(float(step))).split()
-        assert len(world.lane.picture()) == 6
+        assert world.lane.in_memory[0] <= 4
         for name in world.held("a"):
             world.finish(name)
         world.beat("a")
     assert order == [f"j{i:02}>a" for i in range(40)]
+
+
+def test_memory_is_bounded_also_for_what_lies_behind_the_cursor() -> None:
+    world = small(10)
+    world.join("a", 100, 1)
+    for i in range(30):
+        world.submit(f"late{i:02}", due=100.0 + i / 10)
+    world.tick(200)
+    world.tick(200.1)
+    for i in range(50):
+        world.job(f"early{i:02}", due=50.0 + i / 10)
+    world.tick(200.2)
+    assert world.lane.in_memory[0] <= 10
+    order: list[str] = []
+    for step in range(1, 200):
+        for name in world.held("a"):
+            world.finish(name)
+        world.beat("a")
+        order += world.placed(world.tick(201.0 + step)).split()
+        assert world.lane.in_memory[0] <= 10
+    assert order[:50] == [f"early{i:02}>a" for i in range(50)]  # S2, though memory was full of later ones
+    assert order[50:] == [f"late{i:02}>a" for i in range(1, 30)]
+
+
+def test_memory_is_bounded_for_jobs_that_come_back() -> None:
+    world = small(5)
+    world.join("a", 100, 20)
+    for i in range(20):
+        world.submit(f"j{i:02}", due=i / 10)
+    for i in range(5):
+        world.tick(5.0 + i)
+    assert len(world.held("a")) == 20
+    for i in range(10):
+        world.submit(f"k{i:02}", due=20.0 + i / 10)
+    world.tick(30)
+    world.tick(31)
+    world.batch.reports_read_at = T0 + 60
+    world.tick(60)
+    assert world.lane.in_memory[0] <= 5
+    world.join("b", 100, 30)
+    order: list[str] = []
+    for step in range(20):
+        order += world.placed(world.tick(61.0 + step)).split()
+        assert world.lane.in_memory[0] <= 5
+        world.beat("b")
+    assert sorted(order[:20]) == [f"j{i:02}>b" for i in range(20)]
+    assert len(world.held("b")) == 30
+
+
+def test_memory_is_bounded_in_bytes_and_one_job_of_each_kind_always_fits() -> None:
+    world = World(Rules(read_ahead_bytes=1_000, tick_bytes=600))
+    world.join("a", 100, 1, {"k": 1, "l": 1})
+    size = len(b'{"a":""}') + 292
+    for i in range(12):
+        world.job(f"k{i:02}", due=0, priority=4, args=b'{"a":"' + b"x" * 292 + b'"}')
+    world.tick(1)
+    assert world.lane.in_memory == (1, size)  # 600 of 1,000 bytes are for the lowest priority: one was placed, one waits in memory
+    for i in range(3):
+        world.job(f"urgent{i}", due=0, priority=0, args=b'{"a":"' + b"x" * 292 + b'"}')
+    world.tick(2)
+    assert world.lane.in_memory == (3, 3 * size)
+    world.job("large", due=0, kind="l", priority=4, args=b'{"a":"' + b"x" * 5_000 + b'"}')
+    world.tick(3)
+    assert world.lane.in_memory == (4, 3 * size + 5_008)  # the first of its kind
+    order: list[str] = []
+    for step in range(4, 60):
+        for name in world.held("a"):
+            world.finish(name)
+        world.beat("a")
+        order += world.placed(world.tick(float(step))).split()
+    assert order[:3] == ["urgent0>a", "urgent1>a", "urgent2>a"]
+    assert sorted(order[3:]) == sorted(["large>a"] + [f"k{i:02}>a" for i in range(1, 12)])
+
+
+def test_a_tick_reads_a_bounded_number_of_bytes() -> None:
+    world = World(Rules(tick_bytes=1_000))
+    world.join("a", 100, 1)
+    for i in range(10):
+        job = Job(id=a_job_id(100 + i), kind="k", run_at=T0, args=msgspec.Raw(b'{"a":"' + b"x" * 392 + b'"}'))
+        assert world.tables.submit(job)
+    world.tick(1)
+    read: list[int] = []
+    for step in range(6):
+        before = world.lane.in_memory[0]
+        placed = len(world.placed(world.tick(2.0 + step)).split())
+        read.append(world.lane.in_memory[0] - before + placed)
+    assert read == [2, 2, 2, 2, 2, 0]
 
 
 def test_intake_beyond_memory_is_read_back_in_order() -> None:

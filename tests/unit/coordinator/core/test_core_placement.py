@@ -348,3 +348,36 @@ def test_an_oversized_job_never_hides_behind_a_fitting_one_in_a_bundle() -> None
     for bundle in bundles(list(events)):
         capacity = 6 if bundle.incarnation == world.agents["a"].incarnation else 8
         assert all(job.size <= capacity for job in bundle.jobs)
+
+
+@pytest.mark.parametrize("took", [0.01, 0.05, 0.25])
+def test_L6_what_an_agent_may_hold_beyond_its_slots_is_what_it_ends_within_the_window(took: float) -> None:
+    """S8: at its own rate, and by no means more, however much waits."""
+    world = World()
+    world.join("a", 1_000, 4)
+    for number in range(1_000):
+        world.job(f"j{number}", due=0)
+    world.tick()
+    most = 0
+    for step in range(1, 120):
+        world.now = step * took
+        for name in world.held("a")[:4]:  # four run at a time
+            world.finish(name, took=took)
+        world.tick()
+        most = max(most, len(world.held("a")))
+    assert 4 < most <= 4 + 4 * 0.5 / took + 1
+    for later in range(10):  # it ends nothing more, so it gets nothing more
+        before = len(world.held("a"))
+        world.beat("a")
+        world.tick(world.now + later)
+        assert len(world.held("a")) == before
+
+
+def test_L6_without_a_rate_slots_are_all() -> None:
+    world = World()
+    world.join("a", 1_000, 4)
+    for number in range(50):
+        world.job(f"j{number}", due=0)
+    world.tick()
+    world.tick(1)
+    assert len(world.held("a")) == 4

@@ -65,11 +65,6 @@ def to_json(value: object) -> bytes:
     return raw
 
 
-def is_any(annotation: object) -> bool:
-    """Whether any JSON will do for this annotation."""
-    return annotation is Any or annotation is object
-
-
 def known_to_msgspec(annotation: object) -> bool:
     """Whether msgspec can read all of this annotation by itself."""
     try:

@@ -52,21 +52,26 @@ class Consumer:
     def __init__(self, client: confluent_kafka.Consumer) -> None:
         self._client = client
         self._said: dict[str, float] = {}
+        self._assigned: dict[tuple[str, int], int] = {}
 
     def assign(self, partitions: Iterable[tuple[str, int, int]]) -> None:
         """Read exactly these, as (topic, partition, next offset). Those given up, and what was read ahead of them, are forgotten.
 
         A partition that is also in the former assignment starts anew at the offset given here.
         """
-        self._client.assign([TopicPartition(topic, partition, offset) for topic, partition, offset in partitions])
+        self._assigned.clear()
+        self._client.assign(self._places(partitions))
 
     def add(self, partitions: Iterable[tuple[str, int, int]]) -> None:
         """Read these, too; what is being read already goes on undisturbed."""
-        self._client.incremental_assign([TopicPartition(topic, partition, offset) for topic, partition, offset in partitions])
+        self._client.incremental_assign(self._places(partitions))
 
     def remove(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read these no longer."""
-        self._client.incremental_unassign([TopicPartition(topic, partition) for topic, partition in partitions])
+        given_up = list(partitions)
+        self._client.incremental_unassign([TopicPartition(topic, partition) for topic, partition in given_up])
+        for place in given_up:
+            self._assigned.pop(place, None)
 
     def poll(self, timeout_s: float) -> Read | None:
         """The next message, waiting for at most `timeout_s` (0: not at all). None: nothing came."""
@@ -93,17 +98,25 @@ class Consumer:
                     taken.append(read)
         return taken
 
-    def pause(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Read these no further for now. Those not assigned are an error."""
-        self._client.pause([TopicPartition(topic, partition) for topic, partition in partitions])
+    def position(self, topic: str, partition: int) -> int:
+        """The offset that is read next: after the last message that `poll` or `consume` gave, and after the marks of transactions behind it.
 
-    def resume(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Go on with these, after the last message that was taken."""
-        self._client.resume([TopicPartition(topic, partition) for topic, partition in partitions])
+        Those marks have offsets, but are no messages: a partition to which a transactional producer writes is read up to its end when this is the
+        end, never when the last message's offset + 1 is. It passes a mark in the poll after it was fetched. Until the first message or mark:
+        what the partition was assigned with. KeyError if it is not assigned.
+        """
+        assigned = self._assigned[topic, partition]
+        found = self._client.position([TopicPartition(topic, partition)])[0].offset
+        return found if found >= 0 else assigned
 
     def close(self) -> None:
         """Stop reading. Twice is safe."""
         self._client.close()
+
+    def _places(self, partitions: Iterable[tuple[str, int, int]]) -> list[TopicPartition]:
+        places = list(partitions)
+        self._assigned.update({(topic, partition): offset for topic, partition, offset in places})
+        return [TopicPartition(topic, partition, offset) for topic, partition, offset in places]
 
     def _read(self, message: confluent_kafka.Message) -> Read | None:
         error = message.error()

@@ -1,4 +1,7 @@
-"""Sending. Used by one thread; delivery callbacks run inside `produce`, `poll` and `flush`, in that thread."""
+"""Sending. Any thread may call; delivery callbacks run inside `produce`, `poll` and `flush`, in the thread that called, and may so run at once in two.
+
+Order is that of the calls to `produce`: who needs it calls from one thread. Nothing else may be called after `close`.
+"""
 
 import logging
 import time

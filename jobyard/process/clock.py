@@ -24,16 +24,6 @@ def monotonic() -> float:
     return time.clock_gettime(_COUNTS_SLEEP)
 
 
-class SystemClock:
-    """This machine's clocks, for a process without database (an agent)."""
-
-    def now(self) -> Instant:
-        return wall()
-
-    def monotonic(self) -> float:
-        return monotonic()
-
-
 class DatabaseClock:
     """The database's `clock_timestamp()`, carried on by the monotonic clock. May be read in several threads.
 

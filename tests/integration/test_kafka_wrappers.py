@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import replace
 
+import confluent_kafka
 import pytest
 
 from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
@@ -92,19 +93,40 @@ def test_consume_waits_for_the_first_only(topics: LaneTopics, producer: Producer
     assert time.monotonic() - started < PATIENCE_S / 2
 
 
-def test_paused_partitions_stand_still_and_go_on(topics: LaneTopics, producer: Producer, consumer: Consumer) -> None:
-    buckets = topics.buckets.name
-    consumer.assign([(buckets, 0, 0), (buckets, 1, 0)])
-    producer.produce(buckets, b"a1", partition=0)
-    producer.produce(buckets, b"b1", partition=1)
-    assert sorted(values(read(consumer, 2))) == [b"a1", b"b1"]
-    consumer.pause([(buckets, 0)])
-    producer.produce(buckets, b"a2", partition=0)
-    producer.flush(PATIENCE_S)
-    producer.produce(buckets, b"b2", partition=1)
-    assert values(read(consumer, 1)) == [b"b2"]
-    consumer.resume([(buckets, 0)])
-    assert values(read(consumer, 1)) == [b"a2"]
+def test_a_position_passes_the_marks_of_transactions(
+    topics: LaneTopics, admin: Admin, services: Addresses, consumer: Consumer, namespace: str
+) -> None:
+    name = topics.reports.name
+    transactional = confluent_kafka.Producer({"bootstrap.servers": services.kafka_bootstrap_servers, "transactional.id": namespace})
+    transactional.init_transactions(PATIENCE_S)
+    consumer.assign([(name, 0, BEGINNING)])
+    assert consumer.position(name, 0) == BEGINNING
+    offsets: list[int] = []
+    for number, settle in enumerate((transactional.commit_transaction, transactional.abort_transaction, transactional.commit_transaction)):
+        transactional.begin_transaction()
+        transactional.produce(name, b"%d" % number, partition=0)
+        assert transactional.flush(PATIENCE_S) == 0  # what is aborted before it was sent leaves nothing
+        settle(PATIENCE_S)
+        end = 2 * (number + 1)  # a message, and the mark behind it
+        until(lambda end=end: admin.end_offsets(name, [0]) == {0: end})  # type: ignore[misc]
+
+        def passed(end: int = end) -> bool:
+            offsets.extend(one.offset for one in consumer.consume(10, 0.1) if isinstance(one, Message))
+            return consumer.position(name, 0) == end
+
+        until(passed)
+    assert offsets == [0, 2, 4]
+    # whoever begins at a mark finds nothing but the mark
+    consumer.remove([(name, 0)])
+    with pytest.raises(KeyError):
+        consumer.position(name, 0)
+    consumer.add([(name, 0, 5)])
+    assert consumer.position(name, 0) == 5
+    until(lambda: consumer.consume(10, 0.1) == [] and consumer.position(name, 0) == 6)
+    # a poll that takes a part of what was fetched stands before the rest
+    consumer.assign([(name, 0, 0)])
+    assert values([consumer.poll(PATIENCE_S) or OutOfRange("", 0)]) == [b"0"]
+    assert consumer.position(name, 0) in (1, 2)
 
 
 def test_adding_and_removing_disturbs_no_other(topics: LaneTopics, producer: Producer, consumer: Consumer) -> None:

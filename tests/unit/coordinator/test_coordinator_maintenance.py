@@ -13,7 +13,7 @@ from jobyard.coordinator.core.events import BucketsWanted
 from jobyard.coordinator.inbox import Inbox
 from jobyard.coordinator.maintenance import Maintenance
 from jobyard.coordinator.seams import KafkaSilent, TopicsChanged
-from jobyard.process.clock import SystemClock
+from jobyard.process.clock import DatabaseClock, monotonic
 
 TOPICS = lane_topics("ns", "default")
 IDS = {topic.name: f"id of {topic.name}" for topic in TOPICS.all()}
@@ -25,8 +25,10 @@ class Chores:
     def __init__(self) -> None:
         self.admin = FakeAdmin(IDS)
         self.inbox = Inbox(10)
+        clock = DatabaseClock()
+        clock.heard(time.time(), monotonic(), monotonic())
         rules = replace(RULES, topics_every_s=0.02, lost_after_s=0.3, unreachable_after_s=0.1, lease_margin_s=0.05)
-        self.maintenance = Maintenance(self.admin, self.inbox, SystemClock(), rules, TOPICS, IDS, "default")
+        self.maintenance = Maintenance(self.admin, self.inbox, clock, rules, TOPICS, IDS, "default")
 
 
 @pytest.fixture

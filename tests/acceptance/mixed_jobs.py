@@ -49,14 +49,14 @@ async def tiny(n: int) -> int:
 @app.job(priority="high")
 def thread(n: int) -> int:
     with journalled():
-        time.sleep(0.5)
+        time.sleep(1.0)
         return n
 
 
 @app.job(priority="low")
 async def task(n: int) -> int:
     with journalled():
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(1.0)
         return n
 
 
@@ -85,7 +85,7 @@ async def snoozing(n: int) -> int:
 @app.job(retry=RetryPolicy(max_attempts=1))
 async def single(n: int) -> int:
     with journalled():
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(1.0)
         return n
 
 

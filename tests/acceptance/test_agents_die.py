@@ -4,7 +4,7 @@ import signal
 import time
 
 import mixed_jobs
-from guarantees import EITHER, Expected, InterruptedOnlyOf, LostOnlyOf
+from guarantees import EITHER, FAILED, Expected, InterruptedOnlyOf, LostOnlyOf
 from world import MakeWorld, World
 
 
@@ -13,20 +13,25 @@ def test_killed_agents_cost_no_job(make_world: MakeWorld) -> None:
     world = make_world()
     world.coordinator("coordinator")
     world.agent("anna")
+    world.until_active("anna")
+    once = _start_single_attempts(world, "anna")
     world.agent("bert")
     world.until_active("anna", "bert")
     world.submit_mixed(300)
 
     world.until_busy("anna", "bert")
     ran = _kill(world, "anna")
+    assert once <= {job for job, _ in ran}
     world.until(
         "anna is lost", lambda: world.rows("select 1 from jobyard.agents where name = 'anna' and state = 'lost'"), within_s=5.0 + 20.0
     )
     _check_lost(world, ran)
 
+    once = _start_single_attempts(world, "bert")
     world.submit_mixed(100, by_cli=0)
     world.until_busy("bert")
     ran = _kill(world, "bert")
+    assert once <= {job for job, _ in ran}
     world.agent("bert")
     world.until(
         "bert is replaced", lambda: world.rows("select 1 from jobyard.agents where name = 'bert' and state in ('replaced', 'lost')")
@@ -39,6 +44,16 @@ def test_killed_agents_cost_no_job(make_world: MakeWorld) -> None:
             assert row["error_type"] == "Lost"
             assert evidence.attempts[job][-1]["outcome"] == "lost"
             assert len(evidence.executions.get(job, [])) <= 1
+
+
+def _start_single_attempts(world: World, name: str) -> set[str]:
+    """Jobs with a single attempt that go on until their agent, now the only one, is killed."""
+    requests = [world.expect(mixed_jobs.patient.options(max_attempts=1).request(n, 3600.0, 0.0), Expected(FAILED)) for n in (1, 2)]
+    for request in requests:
+        request.submit()
+    jobs = {str(request.id) for request in requests}
+    world.until(f"they run on {name}", lambda: jobs <= {one.job for one in world.running_on(name)})
+    return jobs
 
 
 def _kill(world: World, name: str) -> set[tuple[str, int]]:

@@ -1,20 +1,21 @@
 """`jobyard agent`: run jobs; see who runs them."""
 
+from contextlib import suppress
 from typing import Annotated, Final
 
 import typer
 
-from jobyard.cli import output
+from jobyard.cli import known_lanes, output
 from jobyard.cli.output import AsJson
 from jobyard.cli.services import master_db
 from jobyard.cli.target import Target, load
-from jobyard.contracts.errors import ConfigurationError
-from jobyard.contracts.topics import problem_of_name
+from jobyard.contracts.errors import ServiceUnavailable
 from jobyard.process import logs
 from jobyard.settings import agent_settings
 
 app = typer.Typer(no_args_is_help=True, help="Agents: the processes that run jobs.")
 
+LONGEST_NAME: Final = 200
 _LIST: Final = (
     "agent", "host", "lane", "state", "capacity", "size_running", "size_placed", "slots", "running", "placed", "last_heard_at", "started_at",
 )  # fmt: skip
@@ -39,11 +40,15 @@ def run(
     settings = agent_settings()
     logs.configure(settings.log_format)
     chosen = lane or settings.lane
-    problem = problem_of_name("lane", chosen)
+    known_lanes.demand_name(chosen)
+    problem = problem_of_agent(name) if name is not None else None
     if problem:
-        raise ConfigurationError(problem)
+        raise typer.BadParameter(problem)
+    loaded = load(target, settings.app)
+    with suppress(ServiceUnavailable):  # the agent says what it meets, and when it gives up
+        known_lanes.KafkaLanes(settings.kafka(), settings.kafka_options, settings.namespace).demand(chosen)
     plan = AgentPlan(
-        app=load(target, settings.app),
+        app=loaded,
         bootstrap_servers=settings.kafka(),
         lane=chosen,
         namespace=settings.namespace,
@@ -55,6 +60,13 @@ def run(
         rules=settings.rules(),
     )
     raise typer.Exit(run_agent(plan))
+
+
+def problem_of_agent(name: str) -> str | None:
+    """What is wrong with the name of an agent; None: nothing."""
+    if 1 <= len(name) <= LONGEST_NAME and all("!" <= letter <= "~" for letter in name):
+        return None
+    return f"--name {name!r}: must be 1 to {LONGEST_NAME} printable ASCII characters without spaces"
 
 
 @app.command("list")

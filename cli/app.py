@@ -3,9 +3,11 @@
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Final
+from importlib.metadata import version
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from jobyard.cli import agent, apps, config, coordinator, db, dev, job, lane, output, topics
 from jobyard.cli.exits import Exit, code_of
@@ -20,7 +22,25 @@ Exit codes: 0 done (also: nothing matched) · 1 refused, in part too, or the awa
 Example: jobyard dev up && eval "$(jobyard dev env)" && jobyard job list
 """
 
-app = typer.Typer(help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+class _Group(TyperGroup):
+    """Says what is wrong with a value without the words of the library that has read it."""
+
+    def invoke(self, ctx: Any) -> Any:  # of click or of typer, by the version
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        output.say(f"jobyard {version('jobyard')}")
+        raise typer.Exit
+
+
+app = typer.Typer(cls=_Group, help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 for name, part in (
     ("job", job.app),
     ("lane", lane.app),
@@ -33,6 +53,13 @@ for name, part in (
     ("dev", dev.app),
 ):
     app.add_typer(part, name=name)
+
+
+@app.callback()
+def program(
+    asked: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and end.")] = False,
+) -> None:
+    """Options of the program itself; the help is above."""
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -1,5 +1,6 @@
 """`jobyard config`: the settings that are in force."""
 
+import os
 from typing import Final
 
 import typer
@@ -11,7 +12,8 @@ from jobyard.process.logs import HIDDEN, is_secret
 
 app = typer.Typer(no_args_is_help=True, help="The settings that are in force.")
 
-_COLUMNS: Final = ("name", "value", "means")
+_COLUMNS: Final = ("name", "value", "from", "means")
+CACHE_DIR: Final = "JOBYARD_CACHE_DIR"
 
 
 @app.callback()
@@ -21,23 +23,22 @@ def noun() -> None:
 
 @app.command()
 def show(as_json: AsJson = False) -> None:
-    """Show every setting of every process with its effective value; secrets are hidden. Needs no service.
+    """Show every setting of every process with its effective value, and where that comes from; secrets are hidden. Needs no service.
 
     Example: jobyard config show --json
     """
-    from jobyard.settings import PREFIX, AgentSettings, CliSettings, read
+    from jobyard.embedded.jars import default_cache
+    from jobyard.settings import PREFIX, AgentSettings, CliSettings, origin, read
 
     rows: dict[str, dict[str, object]] = {}
     for settings in (read(CliSettings), read(AgentSettings)):
-        for name, field in type(settings).model_fields.items():
-            value: object = getattr(settings, name)
-            rows.setdefault(
-                PREFIX + name.upper(), {"name": PREFIX + name.upper(), "value": hidden(name, value), "means": field.description}
-            )
-    if as_json:
-        output.one({name: row["value"] for name, row in rows.items()}, as_json=True)
-    else:
-        output.many(rows.values(), False, _COLUMNS, "")
+        for field, about in type(settings).model_fields.items():
+            name = PREFIX + field.upper()
+            value: object = getattr(settings, field)
+            rows.setdefault(name, {"name": name, "value": hidden(field, value), "from": origin(field), "means": about.description})
+    cache = "environment" if os.environ.get(CACHE_DIR) else "default"
+    rows[CACHE_DIR] = {"name": CACHE_DIR, "value": str(default_cache()), "from": cache, "means": "where `jobyard dev` keeps Kafka's jars"}
+    output.many(rows.values(), as_json, _COLUMNS, "")
 
 
 def hidden(name: str, value: object) -> object:

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from jobyard.contracts.errors import ConfigurationError
-from jobyard.contracts.topics import problem_of_name
+from jobyard.cli import known_lanes
+from jobyard.contracts.errors import ConfigurationError, NotFound, ServiceUnavailable
 from jobyard.process import logs
 from jobyard.settings import coordinator_settings
 
@@ -31,9 +31,9 @@ def run(
     settings = coordinator_settings()
     logs.configure(settings.log_format)
     for name in lane or ():
-        problem = problem_of_name("lane", name)
-        if problem:
-            raise ConfigurationError(problem)
+        known_lanes.demand_name(name)
+    if lane:
+        _demand(lane, settings.database())
     plan = CoordinatorPlan(
         database_url=settings.database(),
         bootstrap_servers=settings.kafka(),
@@ -45,3 +45,19 @@ def run(
         partition_days=settings.days_of_partition(),
     )
     raise typer.Exit(run_coordinator(plan))
+
+
+def _demand(lanes: list[str], database: str) -> None:
+    """Raises NotFound for a lane that is not there; a Master DB that can't be asked now is waited for later."""
+    from jobyard.master_db.lanes import PostgresLanes
+
+    asked = PostgresLanes(database)
+    try:
+        there = asked.all()
+    except (ServiceUnavailable, ConfigurationError):
+        return
+    finally:
+        asked.close()
+    for name in lanes:
+        if name not in there:
+            raise NotFound(known_lanes.absent(name))

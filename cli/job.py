@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from jobyard.cli import job_commands, job_filters, job_submission, job_waiting, output
+from jobyard.cli import job_commands, job_filters, job_reasons, job_submission, job_waiting, output
 from jobyard.cli.exits import Exit
 from jobyard.cli.job_filters import (
     ErrorOption,
@@ -36,18 +36,11 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show which jobs ar
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 _LIST: Final = (
-    "job_id",
-    "kind",
-    "lane",
-    "priority",
-    "state",
-    "attempts",
-    "submitted_at",
-    "finished_at",
-    "agent",
-    "error_type",
-    "error_message",
-)
+    "job_id", "kind", "state", "attempts", "agent", "error_type", "lane", "priority", "submitted_at", "finished_at", "error_message",
+)  # fmt: skip
+_NARROW: Final = ("job_id", "state", "attempts", "kind", "agent", "error_type")
+_WIDE: Final = 140
+_STUCK: Final = ("job_id", "kind", "lane", "state", "since", "reason")
 _HISTORY: Final = ("attempt", "outcome", "agent", "placed_at", "started_at", "finished_at", "is_final", "error_type", "error_message")
 _TIMELINE: Final = ("at", "event", "attempt", "agent", "actor", "detail")
 _ERRORS: Final = ("kind", "error_type", "attempts", "jobs", "last_at", "last_message")
@@ -65,6 +58,12 @@ def submit(
     delay: Annotated[str | None, typer.Option("--delay", help="Not before this long from now: 90, 15m, 2h.")] = None,
     max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Default: the kind's, else 5.")] = None,
     timeout: Annotated[str | None, typer.Option("--timeout", help="How long one attempt may run: 90, 15m, 2h; at most 366d.")] = None,
+    retry: Annotated[
+        str | None, typer.Option("--retry", metavar="JSON", help='Delays between attempts: \'{"backoff": "linear", "base_s": 5}\'.')
+    ] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", help="Only agents whose handler has at least this version. Default: the kind's.")
+    ] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", metavar="K=V", help="A tag; several times for several.")] = None,
     id_: Annotated[str | None, typer.Option("--id", help="The job's id, a UUIDv7: the same id twice is one job.")] = None,
     submitter: Annotated[str | None, typer.Option("--submitter", help="In whose name. Default: JOBYARD_SUBMITTER.")] = None,
@@ -89,8 +88,10 @@ def submit(
             "--delay": delay,
             "--timeout": timeout,
         }
-        of_one |= {"--max-attempts": max_attempts, "--tag": tag, "--id": id_, "--wait": wait or None}
+        of_one |= {"--max-attempts": max_attempts, "--retry": retry, "--version": version, "--tag": tag, "--id": id_}
         given = [name for name, value in of_one.items() if value is not None]
+        if wait or wait_timeout is not None:
+            raise typer.BadParameter("--wait can't go with --from: take the ids from --json, `jobyard job wait ID...` waits for them")
         if given:
             raise typer.BadParameter(f"{', '.join(given)} can't go with --from: write it in the lines")
         with job_submission.opened(source) as file, client(lane=lane, submitter=submitter) as ours:
@@ -113,19 +114,23 @@ def submit(
         run_at=due,
         timeout_s=None if timeout is None else duration(timeout).total_seconds(),
         max_attempts=max_attempts,
+        retry=job_submission.retry_of(retry),
+        version=version,
         submitter=submitter,
         tags=tags(tag),
     )
-    with client(submitter=submitter) as ours:
+    with client(submitter=submitter, looks_up=wait) as ours:
         submitted = job_submission.submit_one(ours, job, via)
         if not wait:
             if as_json:
                 output.one(submitted, as_json=True)
             else:
                 output.say(str(submitted["job_id"]))
+                if submitted["duplicate"]:
+                    output.note("this id was a job already; nothing was added, and what it holds is as it was")
             return
         if not as_json:
-            output.note(f"submitted {submitted['job_id']}")
+            output.note(f"{'was there already:' if submitted['duplicate'] else 'submitted'} {submitted['job_id']}")
         raise typer.Exit(job_waiting.wait(ours, [str(submitted["job_id"])], patience, as_json))
 
 
@@ -140,21 +145,29 @@ def list_jobs(
     error: ErrorOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
+    stuck: Annotated[bool, typer.Option("--stuck", help="Only jobs that will not move by themselves, and why.")] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List jobs, newest first.
+    """List jobs, newest first. A narrow terminal gets fewer columns: --json has all.
 
     Example: jobyard job list --state failed --since '2h ago' --tag customer=42
     """
+    if stuck:
+        if any((submitter, tag, error_type, error, since, until)):
+            raise typer.BadParameter("--stuck goes with --state, --kind, --lane and --limit only")
+        with master_db() as connection:
+            output.many(job_filters.stuck(connection, state, kind, lane, limit), as_json, _STUCK, "no job is stuck")
+        return
     which = job_filters.wanted(state, kind, lane, submitter, tag, error_type, error, since, until)
     with master_db() as connection:
-        output.many(job_filters.found(connection, which, limit), as_json, _LIST, "no job matches")
+        columns = _LIST if output.wide(_WIDE) else _NARROW
+        output.many(job_filters.found(connection, which, limit), as_json, columns, "no job matches")
 
 
 @app.command()
 def show(job_id: Id, as_json: AsJson = False) -> None:
-    """Show all about one job.
+    """Show all about one job; of one that waits, also what for.
 
     Example: jobyard job show 0199c0de-0000-7000-8000-000000000000
     """
@@ -163,9 +176,16 @@ def show(job_id: Id, as_json: AsJson = False) -> None:
     job_commands.demand_ids([job_id])
     with master_db() as connection:
         found = audit.job_status(connection, job_id)
-    if found is None:
-        raise NotFound(_absent(job_id))
-    output.one(found, as_json)
+        if found is None:
+            raise NotFound(_absent(job_id))
+        shown = output.fields(found) | {"waits_for": job_reasons.waits_for(connection, found)}
+    output.one(shown if as_json else _filled(shown), as_json)
+
+
+def _filled(shown: dict[str, object]) -> dict[str, object]:
+    """What there is to see: for people what is empty is left out."""
+    first = {name: shown[name] for name in ("job_id", "kind", "state", "waits_for")}
+    return {name: value for name, value in (first | shown).items() if value is not None}
 
 
 @app.command()
@@ -206,7 +226,7 @@ def wait(
     """
     job_commands.demand_ids(job_ids)
     patience = None if timeout is None else duration(timeout)
-    with client() as ours:
+    with client(looks_up=True) as ours:
         raise typer.Exit(job_waiting.wait(ours, [job_id.lower() for job_id in job_ids], patience, as_json))
 
 
@@ -217,7 +237,7 @@ def result(job_id: Id, as_json: AsJson = False) -> None:
     Example: jobyard job result 0199c0de-0000-7000-8000-000000000000
     """
     job_commands.demand_ids([job_id])
-    with client() as ours:
+    with client(looks_up=True) as ours:
         found = ours.status(job_id)
     if found is None:
         raise NotFound(_absent(job_id))
@@ -304,7 +324,9 @@ def errors(
     output.many(found, as_json, _ERRORS, "no errors")
 
 
-_Filters = tuple[State | None, str | None, str | None, str | None, list[str] | None, str | None, str | None, str | None, str | None]
+_Filters = tuple[
+    job_filters.StateName | None, str | None, str | None, str | None, list[str] | None, str | None, str | None, str | None, str | None
+]
 
 
 def _act(

@@ -1,7 +1,7 @@
 """Which jobs: the filters that `list`, `cancel` and `retry` share."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
 
@@ -9,10 +9,12 @@ from jobyard.cli.moments import moment, tags
 from jobyard.contracts.states import State
 
 if TYPE_CHECKING:
-    from jobyard.master_db.audit import Filter, JobStatus
+    from jobyard.master_db.audit import Filter, JobStatus, StuckJob
     from jobyard.master_db.connection import Connection
 
-StateOption = Annotated[State | None, typer.Option("--state", help="Jobs in this state.")]
+StateName: TypeAlias = Literal["pending", "scheduled", "retrying", "placed", "running", "succeeded", "failed", "cancelled", "refused"]
+"""States that can occur: nothing in this version makes a job wait for another, or lets it expire."""
+StateOption = Annotated[StateName | None, typer.Option("--state", help="Jobs in this state.")]
 KindOption = Annotated[str | None, typer.Option("--kind", help="Jobs of this kind.")]
 LaneOption = Annotated[str | None, typer.Option("--lane", help="Jobs of this lane.")]
 SubmitterOption = Annotated[str | None, typer.Option("--submitter", help="Jobs of this submitter.")]
@@ -23,10 +25,11 @@ SinceOption = Annotated[str | None, typer.Option("--since", help="Submitted at o
 UntilOption = Annotated[str | None, typer.Option("--until", help="Submitted before: 2026-12-01T08:00:00Z, or '2h ago'.")]
 
 _PAGE: Final = 1000
+_MOST_STUCK: Final = 10_000
 
 
 def wanted(
-    state: State | None,
+    state: StateName | None,
     kind: str | None,
     lane: str | None,
     submitter: str | None,
@@ -40,7 +43,7 @@ def wanted(
     from jobyard.master_db.audit import Filter
 
     return Filter(
-        state=state,
+        state=None if state is None else State(state),
         kind=kind,
         lane=lane,
         submitter=submitter,
@@ -65,3 +68,15 @@ def found(connection: "Connection", which: "Filter", limit: int | None) -> Itera
             return
         before = page[-1].job_id
         left = None if left is None else left - len(page)
+
+
+def stuck(connection: "Connection", state: StateName | None, kind: str | None, lane: str | None, limit: int) -> "list[StuckJob]":
+    """Jobs that will not move by themselves, the longest stuck first."""
+    from jobyard.master_db import audit
+
+    wanted_ones = [
+        job
+        for job in audit.stuck_jobs(connection, most=_MOST_STUCK)
+        if state in (None, job.state) and kind in (None, job.kind) and lane in (None, job.lane)
+    ]
+    return wanted_ones[:limit]

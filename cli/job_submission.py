@@ -4,17 +4,19 @@ import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 import typer
 
-from jobyard.cli import output
+from jobyard.cli import known_lanes, output
 from jobyard.cli.exits import Exit
-from jobyard.contracts.errors import InvalidJob
+from jobyard.contracts.errors import InvalidJob, NotFound, ServiceUnavailable
 from jobyard.contracts.ids import new_job_id
 from jobyard.contracts.job import NO_ARGS, NewJob, Problem, problem_of, problem_of_id
+from jobyard.contracts.retry import Retrying
 from jobyard.contracts.topics import MAX_MESSAGE_BYTES
 from jobyard.settings import cli_settings
 
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
 
 _LINE: Final = msgspec.json.Decoder(NewJob)
 _SHOWN: Final = 100
-"""Wrong lines that are told one by one; the others are counted."""
+"""Wrong lines that are told one by one on stderr; the others are counted."""
+_AT_ONCE: Final = 1000
+NO_LANE: Final = "JY006"
 
 
 def args_of(text: str | None) -> msgspec.Raw:
@@ -38,6 +42,18 @@ def args_of(text: str | None) -> msgspec.Raw:
     if not isinstance(decoded, dict):
         raise typer.BadParameter("JSON: must be an object, the keyword arguments of the handler")
     return msgspec.Raw(text.strip().encode())
+
+
+def retry_of(text: str | None) -> Retrying | None:
+    """The delays between attempts as given on the command line."""
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=Retrying)
+    except (msgspec.MsgspecError, UnicodeEncodeError) as error:
+        raise typer.BadParameter(
+            f'--retry: {error}; write {{"backoff": "exponential", "base_s": 2, "cap_s": 3600, "jitter": 0.1}}, or a part of it'
+        ) from None
 
 
 def problem_now(job: NewJob) -> Problem | None:
@@ -59,42 +75,103 @@ def checked(job: NewJob) -> NewJob:
 
 
 def submit_one(client: "Client", job: NewJob, via: "Way | None") -> dict[str, object]:
-    """Submit one job; what to print of it."""
-    ready = checked(job)
-    duplicate = client.submit(ready, via, None)
-    return {"job_id": ready.id, "duplicate": duplicate}
+    """Submit one job; what to print of it. A value that can't be: wrong usage. NotFound for a lane that is not there."""
+    try:
+        ready = checked(job)
+    except InvalidJob as error:
+        raise typer.BadParameter(str(error)) from None
+    lane = client.lane_of(ready)
+    known_lanes.demand_name(lane)
+    by_kafka = _by_kafka(client, via)
+    if by_kafka:
+        _kafka_lanes(client).demand(lane)
+    try:
+        duplicate = client.submit(ready, via, None)
+    except InvalidJob as error:
+        if error.code == NO_LANE:
+            raise NotFound(known_lanes.absent(lane)) from None
+        raise
+    except ServiceUnavailable as error:
+        raise ServiceUnavailable(
+            f"{error}\nit would be job {ready.id}: repeat the command with `--id {ready.id}`, and it is one job"
+        ) from None
+    return {"job_id": ready.id, "duplicate": None if by_kafka else duplicate}
+
+
+def _by_kafka(client: "Client", via: "Way | None") -> bool:
+    """Which way it goes; raises WrongSettings if what it needs is not set."""
+    if client.way(via) == "kafka":
+        cli_settings().kafka()
+        return True
+    cli_settings().database()
+    return False
+
+
+def _kafka_lanes(client: "Client") -> known_lanes.KafkaLanes:
+    return known_lanes.KafkaLanes(cli_settings().kafka(), client.settings.kafka_options, client.settings.namespace)
 
 
 class Lines:
-    """Jobs from lines of JSON. A wrong line is told by its number, and the others go."""
+    """Jobs from lines of JSON. A wrong line is told by its number, and the others go, a thousand at a time."""
 
     def __init__(self, file: BinaryIO, via: "Way | None") -> None:
         self._file = file
         self._via: Way | None = via
         self._progress = output.Progress("lines read")
-        self.wrong = 0
+        self._lanes: known_lanes.KafkaLanes | None = None
+        self._accepted = self._duplicates = self._wrong = self._last = 0
 
     def submit(self, client: "Client", as_json: bool) -> Exit:
-        """Submit all; prints the counts, with `as_json` also the wrong lines."""
-        from jobyard.client import bulk
-
+        """Submit all; prints the counts, or with `as_json` an object for each line."""
+        if _by_kafka(client, self._via):
+            self._lanes = _kafka_lanes(client)
         try:
-            result = bulk.submit_many(client, self._items(), None, "skip")
+            for items in _some(self._items(client)):
+                self._submit_some(client, items, as_json)
         finally:
             self._progress.end()
-        invalid = sorted(result.invalid)
-        for number, why in invalid[:_SHOWN]:
-            output.error(f"line {number}: {why}")
-        if len(invalid) > _SHOWN:
-            output.error(f"and {len(invalid) - _SHOWN} more wrong lines")
-        if as_json:
-            wrong = [{"line": number, "error": why} for number, why in invalid]
-            output.one({"accepted": result.accepted, "duplicates": result.duplicates, "invalid": wrong}, as_json=True)
-        else:
-            typer.echo(f"accepted {result.accepted}, duplicates {result.duplicates}, wrong lines {len(invalid)}")
-        return Exit.REFUSED if invalid else Exit.DONE
+        if self._wrong > _SHOWN:
+            output.error(f"and {self._wrong - _SHOWN} more wrong lines")
+        if not as_json:
+            typer.echo(self._counts())
+        return Exit.REFUSED if self._wrong else Exit.DONE
 
-    def _items(self) -> Iterator["BulkItem"]:
+    def _submit_some(self, client: "Client", items: "list[BulkItem]", as_json: bool) -> None:
+        from jobyard.client import bulk
+
+        same: set[int] = set()
+        try:
+            result = bulk.submit_many(client, items, None, "skip", same.add)
+        except ServiceUnavailable as error:
+            before = f"up to line {self._last} all is done: {self._counts()}. " if self._last else ""
+            raise ServiceUnavailable(
+                f"{error}\n{before}Of lines {items[0].index} to {items[-1].index} it is not known, nothing after them was sent. Send these and "
+                "the rest again: a line with an `id` is one job however often it is sent, one without would be a second job"
+            ) from None
+        wrong = dict(result.invalid)
+        for number in sorted(wrong):
+            self._wrong += 1
+            if self._wrong <= _SHOWN:
+                output.error(f"line {number}: {wrong[number]}")
+        self._accepted += result.accepted
+        self._duplicates += result.duplicates
+        self._last = items[-1].index
+        if as_json:
+            for item in items:
+                self._say(item, wrong.get(item.index), item.index in same)
+
+    def _say(self, item: "BulkItem", wrong: str | None, same: bool) -> None:
+        if wrong is not None or item.job is None:
+            output.one({"line": item.index, "error": wrong}, as_json=True)
+            return
+        # by Kafka only what stands in the file twice is known
+        duplicate = None if self._lanes is not None and not same else same
+        output.one({"line": item.index, "job_id": item.job.id, "duplicate": duplicate}, as_json=True)
+
+    def _counts(self) -> str:
+        return f"accepted {self._accepted}, duplicates {self._duplicates}, wrong lines {self._wrong}"
+
+    def _items(self, client: "Client") -> Iterator["BulkItem"]:
         from jobyard.client.bulk import BulkItem
 
         for number, line in self._numbered():
@@ -108,7 +185,8 @@ class Lines:
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidJob) as error:
                 yield BulkItem(number, None, problem=str(error))
                 continue
-            yield BulkItem(number, job, self._via)
+            problem = None if self._lanes is None else self._lanes.problem(client.lane_of(job))
+            yield BulkItem(number, job, self._via) if problem is None else BulkItem(number, None, problem=problem)
 
     def _numbered(self) -> Iterator[tuple[int, bytes | str]]:
         """Lines with their numbers; of one that is too long, what is wrong. Blank lines are left out."""
@@ -124,6 +202,11 @@ class Lines:
                 yield number, f"longer than {MAX_MESSAGE_BYTES} bytes"
             elif line.strip():
                 yield number, line
+
+
+def _some(items: "Iterator[BulkItem]") -> "Iterator[list[BulkItem]]":
+    while some := list(islice(items, _AT_ONCE)):
+        yield some
 
 
 @contextmanager

@@ -59,7 +59,10 @@ def wait(client: "Client", job_ids: Sequence[str], timeout: timedelta | None, as
             output.one(row, as_json=True)
         else:
             error = f"  {found.error_type}: {found.error_message}" if found.error_type else ""
-            output.say(f"{job_id}  {found.state}{error}")
+            reason = f": {found.error_message}" if found.error_message else ""
+            output.say(f"{job_id}  {found.state}{error or reason}")
+            if found.state is State.SUCCEEDED and found.raw_result and found.raw_result != "null":
+                output.say(found.raw_result)
         if found.state is not State.SUCCEEDED:
             several.saw(Exit.REFUSED)
     if left and timeout is not None:

@@ -105,6 +105,12 @@ def _width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
+def wide(columns: int) -> bool:
+    """Whether a line of so many characters fits: always, where nothing is cut."""
+    width = _width()
+    return width is None or width >= columns
+
+
 def say(text: str) -> None:
     """Print a line of the result."""
     typer.echo(text)

@@ -35,10 +35,12 @@ def admin() -> Generator["Admin"]:
 
 
 @contextmanager
-def client(*, lane: str | None = None, submitter: str | None = None) -> Generator["Client"]:
-    """The client, as a program that submits has it."""
+def client(*, lane: str | None = None, submitter: str | None = None, looks_up: bool = False) -> Generator["Client"]:
+    """The client, as a program that submits has it. `looks_up`: WrongSettings if no database is set, without which nothing can be looked up."""
     from jobyard.client.client import Client, Overrides
 
+    if looks_up:
+        cli_settings().database()
     opened = Client(Overrides(lane=lane, submitter=submitter))
     try:
         yield opened

@@ -4,10 +4,12 @@ import importlib
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+import jobyard
 from jobyard.contracts.errors import ConfigurationError, JobyardError
 
 if TYPE_CHECKING:
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 Target = Annotated[
     str | None, typer.Argument(metavar="MODULE:APP", help="The application, shop.jobs:app for example; JOBYARD_APP where it is left out.")
 ]
+
+
+_OURS: Final = (Path(__file__).resolve().parent, Path(jobyard.__file__).resolve().parent)
+"""Where the program lies: its folders may be links into one package."""
 
 
 def load(target: str | None, default: str | None) -> "App":
@@ -61,12 +67,17 @@ def load(target: str | None, default: str | None) -> "App":
 
 
 def _broken(what: str, error: Exception) -> ConfigurationError:
-    # the frames of this file and of importlib say nothing to who wrote the module
+    # neither the frames of importlib nor those of this program say anything to who wrote the module
     frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename and frame.filename != __file__
+        frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename and not _is_ours(frame.filename)
     ]
     where = "".join(traceback.format_list(frames[-5:])).rstrip()
     return ConfigurationError(f"{what}: {type(error).__name__}: {error}" + (f"\n{where}" if where else ""))
+
+
+def _is_ours(filename: str) -> bool:
+    path = Path(filename).resolve()
+    return any(path.is_relative_to(folder) for folder in _OURS)
 
 
 def _apps_in(module: object) -> str:

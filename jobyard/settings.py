@@ -264,6 +264,23 @@ def read(settings: type[_S]) -> _S:
     return found
 
 
+def origin(field: str) -> str:
+    """Where the value of a setting comes from: the first that has one wins."""
+    if _given(os.environ, PREFIX + field):
+        return "environment"
+    if _given(DotEnvSettingsSource(CliSettings, env_file=ENV_FILE, env_file_encoding="utf-8").env_vars, PREFIX + field):
+        return ENV_FILE
+    try:
+        content = tomllib.loads(Path(TOML_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        content = {}
+    return TOML_FILE if field in content else "default"
+
+
+def _given(values: Mapping[str, str | None], wanted: str) -> bool:
+    return any(name.upper() == wanted.upper() and value for name, value in values.items())
+
+
 def _env_file_names(settings: type[_Shared]) -> Iterable[str]:
     return DotEnvSettingsSource(settings, env_file=ENV_FILE, env_file_encoding="utf-8").env_vars
 

@@ -57,7 +57,7 @@ class _Tally:
         self.accepted += jobs - known
         self.duplicates += known
 
-    def same(self, jobs: Sequence[tuple[int, NewJob]], known: Collection[str]) -> None:
+    def same(self, jobs: Sequence[tuple[int, NewJob]], known: Collection[str | None]) -> None:
         """`known`: ids that were jobs already."""
         if self.on_duplicate is not None and known:
             for index, job in jobs:

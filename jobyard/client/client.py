@@ -115,7 +115,8 @@ class Client:
             url = self.settings.database_url
             if url is None:
                 raise ConfigurationError(
-                    "no database is known: set JOBYARD_DATABASE_URL, submit in a connection of yours (connection=), or by Kafka (via='kafka')"
+                    "no database is known: set JOBYARD_DATABASE_URL (`jobyard dev env` prints it for the embedded services), submit in a connection "
+                    "of yours (connection=), or by Kafka (via='kafka')"
                 )
             with self._lock:
                 self._connections = self._connections or Connections(url)
@@ -127,7 +128,9 @@ class Client:
         if self._intake is None:
             settings = self.settings
             if settings.kafka_bootstrap_servers is None:
-                raise ConfigurationError("no Kafka is known: set JOBYARD_KAFKA_BOOTSTRAP_SERVERS, or submit by SQL")
+                raise ConfigurationError(
+                    "no Kafka is known: set JOBYARD_KAFKA_BOOTSTRAP_SERVERS (`jobyard dev env` prints it for the embedded services), or submit by SQL"
+                )
             with self._lock:
                 self._intake = self._intake or KafkaIntake(settings.kafka_bootstrap_servers, settings.kafka_options, settings.namespace)
         return self._intake

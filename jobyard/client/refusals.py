@@ -1,5 +1,7 @@
 """Errors of Postgres as the errors that users know. One place sorts them."""
 
+import re
+
 import psycopg
 
 from jobyard.contracts.errors import ConfigurationError, InvalidJob, JobyardError, NotFound, Refused, ServiceUnavailable
@@ -21,6 +23,8 @@ _UNAVAILABLE = ("53300", "57P01", "57P02", "57P03", "25006", "57014")
 # The same of a session that is wholly ours: the connection, the server's state, its resources, a time-out, a conflict of transactions.
 _PASSING = ("08", "53", "57", "58", "40", "55P03", "25P03", "25P04", "25006", "XX000")
 _CONNECTING = ("28", "3D")
+_REJECTED = re.compile(r'FATAL: +(password authentication failed|(role|database) ".*" does not exist|no pg_hba.conf entry)')
+_NO_CONNECTION = ("connection failed:", "connection timeout", "[Errno")
 _HISTORY = "JY090"
 
 
@@ -36,8 +40,17 @@ def translated(error: psycopg.Error, needs: str | None = None) -> JobyardError |
         return ConfigurationError(f"the database role lacks a right ({message}). {_mend(needs)}")
     of_connection = state in _UNAVAILABLE or state.startswith("08") or not state
     if of_connection and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return ServiceUnavailable(f"Postgres: {message or type(error).__name__}")
+        return _of_connection(" ".join(message.split()) or type(error).__name__)
     return None
+
+
+def _of_connection(text: str) -> JobyardError:
+    """libpq gives no SQLSTATE for a connection that came to nothing, so the server's words must tell."""
+    if _REJECTED.search(text):
+        return ConfigurationError(f"the Master DB refuses the connection: {text}. JOBYARD_DATABASE_URL says who connects, and where")
+    if text.startswith(_NO_CONNECTION):
+        return ServiceUnavailable(f"Postgres: {text} Start it (`jobyard dev up` for development), or mend JOBYARD_DATABASE_URL")
+    return ServiceUnavailable(f"Postgres: {text}")
 
 
 def meaning(error: BaseException | None, needs: str | None = None) -> JobyardError | None:

@@ -27,8 +27,20 @@ class _Now(logging.Filter):
         return True
 
 
+class _Passing(logging.Filter):
+    """A broker that has just started is not ready for a moment. The library tries again by itself, and so nobody needs to be told."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
+        if kind == "GETPID" and record.levelno > logging.DEBUG and record.getMessage().rstrip().endswith(": retrying"):
+            record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
+            return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
+        return True
+
+
 LIBRARY_LOG: Final = logging.getLogger("jobyard.kafka.library")
 """What librdkafka itself has to say; heard inside poll, flush and produce, in their thread."""
+LIBRARY_LOG.addFilter(_Passing())
 LIBRARY_LOG.addFilter(_Now())
 
 _OURS: Final = frozenset(

@@ -90,7 +90,7 @@ def test_a_lane_is_added_with_its_topics(run: Run, services: Addresses, namespac
     assert code == 0
     assert [lane["lane"] for lane in lanes] == ["default", "reports"]
     code, (found,), _ = run("lane", "show", "reports")
-    assert (code, found["pending"], found["leader"]) == (0, 0, None)
+    assert (code, found["pending"], found["led"], found["leader"]) == (0, 0, False, None)
     assert run("lane", "show", "absent")[0] == Exit.NOT_FOUND
     assert run("lane", "add", "Bad")[0] == Exit.USAGE
     assert run("topics", "check", "--all")[0] == Exit.REFUSED  # default's were never made
@@ -132,6 +132,8 @@ def test_one_job_is_submitted_found_and_shown(run: Run) -> None:
     code, happened, _ = run("job", "history", sent["job_id"], "--timeline")
     assert code == 0
     assert happened[0]["job_id"] == sent["job_id"]
+    assert happened[0]["detail"]["via"] == "sql"
+    assert run("job", "list", "--stuck")[:2] == (0, [])
     code, _, err = run("job", "result", sent["job_id"])
     assert code == Exit.REFUSED
     assert "no result yet" in err
@@ -171,12 +173,18 @@ def test_wrong_lines_are_named_and_the_others_go(via: str, run: Run) -> None:
         '{"kind": "mail", "args": [1]}',
         '{"kind": "mail", "run_at": "2026-12-01T08:00:00"}',
         '{"kind": "mail", "tags": {"a": "b"}}',
+        '{"kind": "mail", "lane": "absent"}',
     ]
     Path("jobs.jsonl").write_text("\n".join(lines))
-    code, (found,), err = run("job", "submit", "--from", "jobs.jsonl", "--via", via)
+    code, found, err = run("job", "submit", "--from", "jobs.jsonl", "--via", via)
     assert code == Exit.REFUSED
-    assert (found["accepted"], found["duplicates"]) == (3, 1)
-    assert [wrong["line"] for wrong in found["invalid"]] == [3, 4, 7, 8, 9]
+    assert [line["line"] for line in found if "error" in line] == [3, 4, 7, 8, 9, 11]
+    assert [line["line"] for line in found if "job_id" in line] == [1, 5, 6, 10]
+    assert [line["duplicate"] for line in found if "job_id" in line] == (
+        [False, False, True, False] if via == "sql" else [None, None, True, None]
+    )
+    assert "line 11" in err
+    assert "absent" in err
     assert "line 3: Object contains unknown field `prioritty`" in err
     if via == "sql":
         assert len(run("job", "list")[1]) == 3
@@ -184,8 +192,9 @@ def test_wrong_lines_are_named_and_the_others_go(via: str, run: Run) -> None:
 
 def test_many_lines_without_a_mistake_are_done(run: Run) -> None:
     Path("jobs.jsonl").write_text('{"kind": "mail"}\n' * 2500)
-    code, (found,), err = run("job", "submit", "--from", "jobs.jsonl", "--submitter", "bulk")
-    assert (code, found, err) == (0, {"accepted": 2500, "duplicates": 0, "invalid": []}, "")
+    code, found, err = run("job", "submit", "--from", "jobs.jsonl", "--submitter", "bulk")
+    assert (code, len({line["job_id"] for line in found}), {line["duplicate"] for line in found}, err) == (0, 2500, {False}, "")
+    assert [line["line"] for line in found] == list(range(1, 2501))
     assert len(run("job", "list", "--limit", "10000")[1]) == 2500
     assert len(run("job", "list", "--limit", "1500", "--submitter", "bulk")[1]) == 1500
     code, matched, _ = run("job", "cancel", "--kind", "mail", "--dry-run")
@@ -211,13 +220,40 @@ def test_bulk_commands_ask_and_without_a_terminal_need_yes(run: Run, monkeypatch
     assert run("job", "list", "--state", "pending")[1] != []
 
 
-def test_a_lane_that_is_not_there_is_said_on_either_way(run: Run) -> None:
-    code, _, err = run("job", "submit", "mail", "--lane", "absent")
-    assert code in (Exit.REFUSED, Exit.NOT_FOUND)
-    assert "absent" in err
-    code, _, err = run("job", "submit", "mail", "--lane", "absent", "--via", "kafka")
-    assert code == Exit.USAGE
-    assert "jobyard lane add" in err
+def test_a_lane_that_is_not_there_is_said_everywhere_in_the_same_words(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    (Path("shoplane.py")).write_text("from jobyard import App\napp = App()\n@app.job\ndef mail() -> None: ...\n")
+    for arguments in (
+        ["job", "submit", "mail", "--lane", "absent"],
+        ["job", "submit", "mail", "--lane", "absent", "--via", "kafka"],
+        ["agent", "run", "shoplane:app", "--lane", "absent"],
+        ["coordinator", "run", "--lane", "absent"],
+    ):
+        code = cli.run(arguments)
+        err = capsys.readouterr().err
+        assert (code, err) == (
+            Exit.NOT_FOUND,
+            "error: there is no lane 'absent': add it with `jobyard lane add absent`, or see `jobyard lane list`\n",
+        )
+
+
+def test_kafka_that_is_not_there_is_said_soon_and_nothing_is_sent(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBYARD_KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    settings.forget()
+    code, _, err = run("job", "submit", "mail", "--via", "kafka")
+    assert code == Exit.UNAVAILABLE
+    assert "127.0.0.1:1" in err
+    assert "nothing was begun" in err
+
+
+def test_a_wrong_password_is_a_wrong_setting(run: Run, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    user, _, place = database_url.partition("://")[2].rpartition("@")
+    monkeypatch.setenv("JOBYARD_DATABASE_URL", f"postgresql://{user.partition(':')[0]}:geheim@{place}")
+    settings.forget()
+    for arguments in (["job", "list"], ["job", "submit", "mail"]):
+        code, _, err = run(*arguments)
+        assert code == Exit.USAGE, err
+        assert len(err.splitlines()) == 1
+        assert "geheim" not in err
 
 
 def test_services_that_are_not_there_are_4(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,6 +262,9 @@ def test_services_that_are_not_there_are_4(run: Run, monkeypatch: pytest.MonkeyP
     for arguments in (["job", "list"], ["job", "submit", "mail"], ["lane", "list"], ["db", "current"], ["db", "upgrade"]):
         code, _, err = run(*arguments)
         assert code == Exit.UNAVAILABLE, err
+        assert len(err.splitlines()) == 1
+        assert "127.0.0.1" in err
+        assert "jobyard dev up" in err
         assert "geheim" not in err
 
 

@@ -144,6 +144,9 @@ def test_jobs_run_fail_are_retried_and_cancelled_by_hand(run: Run, processes: Pr
     happened = run("job", "history", failed["job_id"], "--timeline")[1]
     assert [one["detail"]["reason"] for one in happened if one["event"] == "retried"] == ["it is there now"]
 
+    code, (sent,), _ = run("job", "submit", "nobodys")
+    until(processes, lambda: "an agent that runs kind nobodys" in run("job", "show", sent["job_id"])[1][0]["waits_for"])
+
     code, (sent,), _ = run("job", "submit", "slow")
     until(processes, lambda: run("job", "show", sent["job_id"])[1][0]["state"] == "running")
     code, (answer,), _ = run("job", "cancel", sent["job_id"], "--reason", "enough")
@@ -154,7 +157,7 @@ def test_jobs_run_fail_are_retried_and_cancelled_by_hand(run: Run, processes: Pr
     code, (answer,), _ = run("job", "cancel", new_job_id())
     assert (code, answer["done"]) == (Exit.NOT_FOUND, False)
     code, lanes, _ = run("lane", "list")
-    assert (lanes[0]["lane"], lanes[0]["leader"] is not None) == ("default", True)
+    assert (lanes[0]["lane"], lanes[0]["led"], lanes[0]["leader"] is not None) == ("default", True, True)
 
 
 def test_the_first_sigterm_ends_both_in_order(run: Run, processes: Processes) -> None:

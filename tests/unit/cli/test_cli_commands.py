@@ -4,16 +4,22 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from jobyard import settings
 from jobyard.cli import app as cli
-from jobyard.cli import output
+from jobyard.cli import job_reasons, output
 from jobyard.cli.exits import Exit, Several, code_of
 from jobyard.contracts.errors import ConfigurationError, InvalidJob, JobFailed, NotFound, Refused, ServiceUnavailable, WaitTimeout
+
+if TYPE_CHECKING:
+    from jobyard.master_db.audit import AgentLoad, JobStatus, LaneSummary
 
 AN_ID = "01999999-9999-7999-8999-999999999999"
 
@@ -79,7 +85,12 @@ def test_several_end_as_the_gravest_of_them() -> None:
         (["job", "submit"], "KIND is missing"),
         (["job", "submit", "k", "{"], "JSON:"),
         (["job", "submit", "k", "[1]"], "must be an object"),
-        (["job", "submit", "k", "--priority", "urgent"], "urgent"),
+        (["job", "submit", "k", "--priority", "urgent"], "'--priority': 'urgent' is not one of"),
+        (["job", "submit", "k", "--retry", '{"base": 2}'], "unknown field `base`"),
+        (["job", "submit", "k", "--version", "0"], "version 0 must lie"),
+        (["job", "submit", "--from", "x.jsonl", "--wait"], "jobyard job wait"),
+        (["job", "list", "--state", "expired"], "expired"),
+        (["job", "list", "--stuck", "--tag", "a=b"], "--stuck goes with"),
         (["job", "submit", "k", "--run-at", "2026-12-01T08:00:00"], "no time zone"),
         (["job", "submit", "k", "--run-at", "soon"], "is no moment"),
         (["job", "submit", "k", "--delay", "5 weeks"], "is no duration"),
@@ -127,7 +138,9 @@ def test_what_is_not_set_is_2_and_names_the_setting(arguments: list[str], capsys
     assert "JOBYARD_" in capsys.readouterr().err
 
 
-def test_a_refused_job_is_1_and_names_field_and_rule(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_value_on_the_command_line_is_2_and_names_field_and_rule(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("JOBYARD_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/x")
     for arguments, said in [
         (["has space"], "kind 'has space' must be"),
@@ -136,8 +149,8 @@ def test_a_refused_job_is_1_and_names_field_and_rule(monkeypatch: pytest.MonkeyP
         (["k", "--id", "7"], "id '7' must be a UUIDv7"),
         (["k", "--timeout", "0"], "timeout_s 0.0 must be"),
     ]:
-        assert cli.run(["job", "submit", *arguments]) == Exit.REFUSED
-        assert said in capsys.readouterr().err
+        assert cli.run(["job", "submit", *arguments]) == Exit.USAGE
+        assert said in " ".join(capsys.readouterr().err.split())
 
 
 def test_wrong_settings_are_2_with_a_line_for_each(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,12 +179,26 @@ def test_config_show_hides_secrets(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert cli.run(["config", "show", "--json"]) == Exit.DONE
     shown = capsys.readouterr().out
     assert "geheim" not in shown
-    found = json.loads(shown)
-    assert found["JOBYARD_DATABASE_URL"] == "postgresql://jo:***@db/x"
-    assert found["JOBYARD_KAFKA_OPTIONS"] == {"sasl.password": "***", "security.protocol": "SASL_SSL"}
-    assert found["JOBYARD_GRACE_S"] == 25.0
+    found = {row["name"]: row for row in map(json.loads, shown.splitlines())}
+    assert found["JOBYARD_DATABASE_URL"]["value"] == "postgresql://jo:***@db/x"
+    assert found["JOBYARD_KAFKA_OPTIONS"]["value"] == {"sasl.password": "***", "security.protocol": "SASL_SSL"}
+    assert found["JOBYARD_GRACE_S"]["value"] == 25.0
     assert cli.run(["config", "show"]) == Exit.DONE
     assert "geheim" not in capsys.readouterr().out
+
+
+def test_config_show_says_where_each_value_comes_from(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(".env").write_text("JOBYARD_LANE=reports\nJOBYARD_SUBMITTER=file\nJOBYARD_NAMESPACE=\n")
+    Path("jobyard.toml").write_text('submitter = "toml"\nsubmit_via = "kafka"\n')
+    monkeypatch.setenv("JOBYARD_LANE", "first")
+    monkeypatch.setenv("JOBYARD_CACHE_DIR", "/cache")
+    assert cli.run(["config", "show", "--json"]) == Exit.DONE
+    rows = {row["name"]: (row["value"], row["from"]) for row in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert rows["JOBYARD_LANE"] == ("first", "environment")
+    assert rows["JOBYARD_SUBMITTER"] == ("file", ".env")
+    assert rows["JOBYARD_SUBMIT_VIA"] == ("kafka", "jobyard.toml")
+    assert rows["JOBYARD_NAMESPACE"] == ("jobyard", "default")
+    assert rows["JOBYARD_CACHE_DIR"] == ("/cache", "environment")
 
 
 APP = """
@@ -193,6 +220,69 @@ def test_app_check_shows_what_is_declared(capsys: pytest.CaptureFixture[str]) ->
     assert cli.run(["app", "check", "shopone:app", "--json"]) == Exit.DONE
     found = json.loads(capsys.readouterr().out)
     assert (found["kind"], found["priority"], found["size"], found["max_attempts"]) == ("transcribe", "high", "minutes", 3)
+
+
+def test_a_wrong_signature_shows_the_lines_of_the_application_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    application("shopz", "from jobyard import App\napp = App()\n@app.job\ndef f(*args: int) -> None: ...\n")
+    assert cli.run(["app", "check", "shopz:app"]) == Exit.USAGE
+    err = capsys.readouterr().err
+    assert "f: *args can't be a handler's argument" in err
+    assert "shopz.py" in err
+    assert "arguments.py" not in err
+    assert "handler.py" not in err
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--version"]) == Exit.DONE
+    assert capsys.readouterr().out == f"jobyard {version('jobyard')}\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "a coordinator: none leads lane default"),
+        ({"led": True}, "an agent: none of lane default is active"),
+        ({"led": True, "kinds": ["mail"]}, "an agent that runs kind k: none of lane default does. Kinds that they run: mail"),
+        ({"led": True, "kinds": ["k"], "running": 2}, "a free agent: each of the 1"),
+        ({"led": True, "kinds": ["k"], "size": 50.0}, "so it runs alone"),
+        ({"led": True, "kinds": ["k"]}, "its turn"),
+        ({"state": "running"}, None),
+        ({"state": "scheduled"}, "its time, 2026"),
+    ],
+)
+def test_what_a_job_waits_for_is_said(more: dict[str, Any], said: str | None) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    known: dict[str, Any] = {"state": "pending", "size": 1.0} | more
+    job = SimpleNamespace(
+        job_id=AN_ID, kind="k", lane="default", version=1, agent=None, run_at=now, state=known["state"], size=known["size"]
+    )
+    agents = [
+        SimpleNamespace(
+            state="active",
+            kinds=known.get("kinds", []),
+            running=known.get("running", 0),
+            placed=0,
+            slots=2,
+            capacity=10.0,
+            size_running=0.0,
+            size_placed=0.0,
+        )
+    ]
+    lane = SimpleNamespace(led=known.get("led", False))
+    found = job_reasons.reason(
+        cast("JobStatus", job), cast("LaneSummary", lane), cast("list[AgentLoad]", agents if "kinds" in known else [])
+    )
+    assert found is None if said is None else said in (found or "")
+
+
+@pytest.mark.parametrize("name", ["", "two words", "x" * 201, "bell\a"])
+def test_a_name_that_no_agent_can_have_is_wrong_usage(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JOBYARD_KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    application("shopy", APP)
+    assert cli.run(["agent", "run", "shopy:app", "--name", name]) == Exit.USAGE
+    assert "printable ASCII characters without spaces" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

@@ -52,3 +52,21 @@ def test_who_lacks_a_right_is_told_which_role_gives_it_or_what_each_gives(role: 
 def test_who_would_need_a_role_of_the_installations_own_is_told_so() -> None:
     assert str(meaning(errors.InsufficientPrivilege("no"), "the owner")).endswith("Use the owner")
     assert meaning(ValueError("no error of the database")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "sort"),
+    [
+        (
+            'connection failed: connection to server at "h", port 1 failed: FATAL:  password authentication failed for user "u"',
+            ConfigurationError,
+        ),
+        ('connection failed: connection to server at "h", port 1 failed: FATAL:  database "x" does not exist', ConfigurationError),
+        ('connection failed: connection to server at "h", port 1 failed: Connection refused\n\tIs the server running?', ServiceUnavailable),
+    ],
+)
+def test_a_connection_that_comes_to_nothing_is_told_in_one_line_with_its_mend(text: str, sort: type[JobyardError]) -> None:
+    for found in (translated(psycopg.OperationalError(text)), meaning(psycopg.OperationalError(text))):
+        assert type(found) is sort
+        assert "JOBYARD_DATABASE_URL" in str(found)
+        assert "\n" not in str(found)

@@ -1,0 +1,61 @@
+"""Is there such a lane? Asked before anything is begun, and answered in the same words everywhere."""
+
+from collections.abc import Mapping
+
+from jobyard.contracts.errors import ConfigurationError, NotFound, ServiceUnavailable
+from jobyard.contracts.topics import lane_topics, problem_of_name
+
+ASKING_S = 5.0
+"""How long Kafka may take to say which topics it has."""
+
+
+def absent(lane: str) -> str:
+    """What to say of a lane that is not there."""
+    return f"there is no lane {lane!r}: add it with `jobyard lane add {lane}`, or see `jobyard lane list`"
+
+
+def demand_name(lane: str) -> None:
+    """Raises ConfigurationError for what can be no lane's name."""
+    problem = problem_of_name("lane", lane)
+    if problem:
+        raise ConfigurationError(problem)
+
+
+class KafkaLanes:
+    """The lanes whose topics Kafka has. Each is asked for once; the client is opened when first needed."""
+
+    def __init__(self, servers: str, options: Mapping[str, str], namespace: str) -> None:
+        self._servers = servers
+        self._options = options
+        self._namespace = namespace
+        self._known: dict[str, bool] = {}
+
+    def problem(self, lane: str) -> str | None:
+        """What is wrong with the lane; None: nothing. ServiceUnavailable if Kafka does not answer, and then nothing was sent."""
+        wrong = problem_of_name("lane", lane)
+        if wrong:
+            return wrong
+        if lane not in self._known:
+            self._known[lane] = self._asked(lane)
+        return None if self._known[lane] else absent(lane)
+
+    def demand(self, lane: str) -> None:
+        """Raises NotFound for a lane that is not there; else as above."""
+        demand_name(lane)
+        wrong = self.problem(lane)
+        if wrong:
+            raise NotFound(wrong)
+
+    def _asked(self, lane: str) -> bool:
+        from jobyard.kafka.admin import Admin
+
+        admin = Admin(self._servers, self._options, timeout_s=ASKING_S)
+        try:
+            return admin.partitions(lane_topics(self._namespace, lane).intake.name) > 0
+        except ServiceUnavailable:
+            raise ServiceUnavailable(
+                f"Kafka does not answer at {self._servers} (asked for {ASKING_S:g} s), so nothing was begun. Does it run? `jobyard dev status`; "
+                "JOBYARD_KAFKA_BOOTSTRAP_SERVERS says where it is"
+            ) from None
+        finally:
+            admin.close()

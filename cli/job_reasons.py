@@ -1,6 +1,6 @@
 """Why a job waits, in a sentence: what `jobyard job show` adds to the row."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jobyard.cli.output import cell
 from jobyard.contracts.states import State
@@ -9,10 +9,12 @@ if TYPE_CHECKING:
     from jobyard.master_db.audit import AgentLoad, JobStatus, LaneSummary
     from jobyard.master_db.connection import Connection
 
+_WAITING: Final = (State.PENDING, State.SCHEDULED, State.RETRYING, State.PLACED)
+
 
 def waits_for(connection: "Connection", job: "JobStatus") -> str | None:
     """What the job waits for; None: it does not wait."""
-    if job.state not in (State.PENDING, State.SCHEDULED, State.RETRYING, State.PLACED):
+    if job.state not in _WAITING:
         return None
     from jobyard.master_db import operations
 
@@ -20,7 +22,9 @@ def waits_for(connection: "Connection", job: "JobStatus") -> str | None:
 
 
 def reason(job: "JobStatus", lane: "LaneSummary", agents: "list[AgentLoad]") -> str | None:
-    """The first thing that keeps the job from running. `agents`: the live ones of its lane."""
+    """The first thing that keeps the job from running; None: it does not wait. `agents`: the live ones of its lane."""
+    if job.state not in _WAITING:
+        return None
     if job.state == State.SCHEDULED:
         return f"its time, {cell(job.run_at)}"
     if job.state == State.RETRYING:

@@ -7,13 +7,14 @@ from typing import NamedTuple, cast
 from psycopg import RawCursor
 
 from jobyard.contracts import storable
+from jobyard.contracts.ids import FIRST_ID
 from jobyard.contracts.job import problem_of_kind
 from jobyard.contracts.moments import text as at_text
 from jobyard.contracts.states import Outcome
 from jobyard.coordinator.core.places import Waiting, Why
 from jobyard.coordinator.core.questions import Answers, Command, DueAnswer, DueQuestion, Fresh, LateSubject, NewAgent
 from jobyard.master_db.connection import Connection
-from jobyard.master_db.job_rows import DueJobRow, due_job_of, load_due_jobs
+from jobyard.master_db.job_rows import DueJobRow, due_job_of, load_due_args, load_due_jobs
 from jobyard.master_db.kind_numbers import KindNumbers
 from jobyard.master_db.queries import Query, Statement
 from jobyard.master_db.standing import REOPENED_OF, ReopenedRow, Standing, incarnations, load_standings
@@ -139,7 +140,7 @@ class Answering:
             common = {"lane_id": self._lane_id, "priority": question.priority, "kind_id": kind_id, "until": at_text(question.until)}
             after_at, after_id = question.after
             rows = READ_DUE.cursor(
-                connection, **common, after_at=at_text(max(after_at, 0.0)), after_id=after_id or _FIRST, most=question.most + 1
+                connection, **common, after_at=at_text(max(after_at, 0.0)), after_id=after_id or FIRST_ID, most=question.most + 1
             )
             sent.due.append((question, rows, NEXT_FUTURE.cursor(connection, **common)))
 
@@ -213,6 +214,10 @@ class Answering:
             next_at = behind.run_at if behind is not None else None
             if len(rows) > question.most:
                 next_at = rows.pop().run_at
+            fit = load_due_args(connection, [row.id for row in rows], jobs, question.most_bytes)
+            if fit < len(rows):
+                next_at = rows[fit].run_at
+                del rows[fit:]
             answers.due.append(DueAnswer(question.priority, question.kind, _waiting(question, rows, jobs, bounds), next_at))
 
     def _receive_standings(
@@ -264,9 +269,6 @@ class Answering:
             state=standing.state,
             waiting=standing.waiting(self._kinds),
         )
-
-
-_FIRST = "00000000-0000-0000-0000-000000000000"
 
 
 def _waiting(question: DueQuestion, rows: Sequence[DueRow], jobs: Mapping[str, DueJobRow], bounds: Mapping[str, int]) -> list[Waiting]:

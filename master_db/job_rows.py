@@ -1,13 +1,14 @@
 """Jobs by id: in as few statements as there are stretches of time in their ids, so that each prunes to one or two partitions."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from jobyard.contracts.job import Job
 from jobyard.contracts.retry import Retrying
+from jobyard.contracts.rules import RULES
 from jobyard.master_db.connection import Connection
 from jobyard.master_db.id_arrays import IdArray
 from jobyard.master_db.kind_numbers import KindNumbers
@@ -39,10 +40,11 @@ class JobRow(NamedTuple):
 
 
 class DueJobRow(NamedTuple):
-    """The same of one that is due: its row of `pending` tells the rest."""
+    """The same of one that is due: its row of `pending` tells the rest. `args`: None = large, not loaded yet; they have at most `args_bound` bytes."""
 
     id: str
-    args: str
+    args: str | None
+    args_bound: int
     size: float
     max_attempts: int
     version: int
@@ -55,7 +57,17 @@ class DueJobRow(NamedTuple):
 
 
 JOBS_OF = Query("jobs_of", JobRow)
+
+
+class DueArgsRow(NamedTuple):
+    """The large arguments of one that is due."""
+
+    id: str
+    args: str
+
+
 DUE_JOBS_OF = Query("due_jobs_of", DueJobRow)
+DUE_ARGS_OF = Query("due_args_of", DueArgsRow)
 
 
 class Stretch(NamedTuple):
@@ -84,10 +96,44 @@ def stretches(ids: Collection[str]) -> Iterator[Stretch]:
 
 
 def load_due_jobs(connection: Connection, ids: Collection[str]) -> dict[str, DueJobRow]:
-    """The rows of these jobs; one that is not there is missing."""
+    """The rows of these jobs, without large arguments; one that is not there is missing."""
     with connection.pipeline():
         cursors = [DUE_JOBS_OF.cursor(connection, ids=part.ids, low=part.low, high=part.high) for part in stretches(ids)]
     return {row[0]: row for cursor in cursors for row in cursor.fetchall()}
+
+
+def load_due_args(connection: Connection, ids: Sequence[str], jobs: dict[str, DueJobRow], most_bytes: int | None) -> int:
+    """Load the large arguments of these jobs, in order, until all have `most_bytes` together; how many of the jobs that is, one at least.
+
+    Never asks for more at a time than may be missing: what is large was not read before it is known to fit, but for one job.
+    """
+    total = done = 0
+    while done < len(ids):
+        possible, behind = total, done
+        large: list[str] = []
+        while behind < len(ids) and (behind == done or most_bytes is None or possible < most_bytes):
+            row = jobs[ids[behind]]
+            if row.args is None:
+                large.append(row.id)
+                possible += min(row.args_bound, RULES.max_args_bytes)
+            else:
+                possible += len(row.args)
+            behind += 1
+        if large:
+            with connection.pipeline():
+                cursors = [DUE_ARGS_OF.cursor(connection, ids=part.ids, low=part.low, high=part.high) for part in stretches(large)]
+            for cursor in cursors:
+                for job_id, args in cursor.fetchall():
+                    jobs[job_id] = jobs[job_id]._replace(args=args)
+        if most_bytes is None:
+            return len(ids)
+        for position in range(done, behind):
+            args = jobs[ids[position]].args or ""
+            total += len(args) if args.isascii() else len(args.encode())
+            if total > most_bytes and position:
+                return position
+        done = behind
+    return len(ids)
 
 
 def name_kinds(connection: Connection, rows: Iterable[JobRow], kinds: KindNumbers) -> None:
@@ -117,7 +163,9 @@ def job_of(row: JobRow, kinds: KindNumbers, run_at: float | None = None, priorit
 
 def due_job_of(row: DueJobRow, kind: str, run_at: float, priority: int) -> Job:
     """A job that is due. Called for each job of a drain: it takes the row apart in one step."""
-    job_id, args, size, max_attempts, version, timeout_s, retry, submitter, tags, parent, traceparent = row
+    job_id, args, _, size, max_attempts, version, timeout_s, retry, submitter, tags, parent, traceparent = row
+    if args is None:
+        raise RuntimeError(f"the arguments of job {job_id} have not been loaded")
     return Job(
         id=job_id,
         kind=kind,

@@ -6,9 +6,14 @@ select id, kind_id, extract(epoch from run_at)::float8 as run_at, priority::int 
 from jobyard.jobs where id = any ((select $ids::uuid[])::uuid[]) and id between $low::uuid and $high::uuid;
 
 -- name: due_jobs_of(ids, low, high) -> DueJobRow
--- The same of jobs that are due: what their rows of "pending" tell is left out.
-select id, args::text as args, size, max_attempts::int as max_attempts, version::int as version, timeout_s, retry::text as retry, submitter, tags::text as tags, parent_id, traceparent
+-- The same of jobs that are due: what their rows of "pending" tell is left out. Large or compressed arguments are, too: "args_bound" tells how many
+-- bytes they may have at most (no method compresses further than to a 256th), without reading them.
+select id, case when pg_column_size(args) < 8192 and pg_column_compression(args) is null then args::text end as args,
+  pg_column_size(args)::bigint * case when pg_column_compression(args) is null then 1 else 256 end as args_bound, size, max_attempts::int as max_attempts, version::int as version, timeout_s, retry::text as retry, submitter, tags::text as tags, parent_id, traceparent
 from jobyard.jobs where id = any ((select $ids::uuid[])::uuid[]) and id between $low::uuid and $high::uuid;
+
+-- name: due_args_of(ids, low, high) -> DueArgsRow
+select id, args::text as args from jobyard.jobs where id = any ((select $ids::uuid[])::uuid[]) and id between $low::uuid and $high::uuid;
 
 -- name: known_jobs(ids, low, high) -> KnownJob
 select id from jobyard.jobs where id = any ((select $ids::uuid[])::uuid[]) and id between $low::uuid and $high::uuid;

@@ -167,6 +167,7 @@ def test_the_backlog_is_skipped_through(session: Connection) -> None:
     [
         ("jobs_of", "jobs"),
         ("due_jobs_of", "jobs"),
+        ("due_args_of", "jobs"),
         ("known_jobs", "jobs"),
         ("attempts_of", "attempts"),
         ("ended_of", "attempts"),

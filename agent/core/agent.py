@@ -7,7 +7,7 @@ wall clock, an instant. The order of the calls of a turn: what came in (`hear_â€
 from collections.abc import Callable, Iterable
 
 from jobyard.agent.core.actions import Action, Assign, Leave, Note, Say, Start, Stop
-from jobyard.agent.core.backlog import PRIORITIES, Backlog
+from jobyard.agent.core.backlog import Backlog
 from jobyard.agent.core.ends import Ends
 from jobyard.agent.core.fences import Fences, Known
 from jobyard.agent.core.held import AWAITING, CLOSED, ENDED, QUEUED, RELEASED, Held
@@ -19,7 +19,8 @@ from jobyard.agent.core.slots import Slots
 from jobyard.agent.core.starting import Starting
 from jobyard.contracts.bundle import BundleMessage
 from jobyard.contracts.control import Cancel, Confirm, ControlMessage, Drain, Fenced, Resume, Welcome
-from jobyard.contracts.reports import End, Goodbye, Heartbeat, Hello, Started
+from jobyard.contracts.priority import PRIORITIES
+from jobyard.contracts.reports import End, Goodbye, Heartbeat, Hello, Progress, Started
 from jobyard.contracts.rules import RULES, Rules
 from jobyard.contracts.states import Outcome
 
@@ -106,16 +107,20 @@ class Agent:
                 self._fenced(message, now)
 
     def acknowledged(self, says: Iterable[Say], now: float) -> None:
-        """The broker has these. Only hello, heartbeat and started are looked at."""
+        """The broker has these. Only hello, heartbeat, started and progress are looked at."""
         for say in says:
             report = say.report
             if isinstance(report, (Hello, Heartbeat)):
                 self._pulse.acknowledged(self._who.life, report, say.incarnation, now)
-            elif isinstance(report, Started) and say.incarnation == self._who.life.id:
+            elif isinstance(report, (Started, Progress)) and say.incarnation == self._who.life.id:
                 known = self.fences.get(report.fence)
                 held = known.jobs.get(report.job) if known else None
-                if held is not None:
+                if held is None:
+                    continue
+                if isinstance(report, Started):
                     self._starting.acknowledge(held)
+                else:
+                    self._running.progress_acknowledged(held)
 
     def begun(self, held: Held, now: float, at: float, deadline: float | None = None) -> None:
         """An executor has called the handler at `now`. May be left out for jobs that have ended by the time it would be told."""
@@ -202,7 +207,7 @@ class Agent:
 
     def _new_bundle(self, message: BundleMessage, life: Life, now: float, at: float) -> None:
         fence, bucket, attempts, used, careful = message.fence, message.bucket, message.attempts, message.used, message.careful
-        priority = min(max(life.priorities.get(bucket, PRIORITIES - 1), 0), PRIORITIES - 1)
+        priority = life.priorities.get(bucket, PRIORITIES[-1])
         held = [
             Held(fence, bucket, job, attempts[i], used[i], careful[i] if careful else False, life, priority, now, now)
             for i, job in enumerate(message.jobs)

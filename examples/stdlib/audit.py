@@ -41,7 +41,7 @@ group by attempts
 order by attempts""",
 )
 LOST = Question(
-    "What the killed agent left behind: jobs that may have run, and jobs that certainly were not started",
+    "What the killed agent left behind: jobs that may have run (lost), and jobs that were certainly not started (released)",
     """
 select h.outcome, count(*) as jobs
 from jobyard.attempt_history h join jobyard.job_status s using (job_id)

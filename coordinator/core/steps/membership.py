@@ -29,6 +29,8 @@ from jobyard.coordinator.core.questions import Answers, NewAgent, Questions
 _HEARD_EVERY_S = 5.0
 _GROW_EVERY_S = 10.0
 _LOOK_AGAIN_S = 0.25
+_HIGHEST_EPOCH = 2**60
+"""No lane was ever led so often: a heartbeat that names a higher one is forged, and must not lead to an epoch that no message can carry."""
 
 
 def fenced_reason(state: AgentState) -> FencedReason:
@@ -198,7 +200,8 @@ class Membership:
 
     def _heartbeat(self, agent: Agent, beat: Heartbeat, fetched: Instant, events: list[Event]) -> None:
         if beat.epoch > self._epoch:
-            self.outranked_by = max(self.outranked_by or 0, beat.epoch)
+            if beat.epoch < _HIGHEST_EPOCH:
+                self.outranked_by = max(self.outranked_by or 0, beat.epoch)
         elif beat.epoch < self._epoch and agent.buckets:
             events.append(Welcomed(agent.incarnation))  # T5
         if beat.suspended:

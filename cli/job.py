@@ -1,5 +1,6 @@
 """`jobyard job`: submit, find, look, wait, act."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Final, Literal
 
@@ -182,10 +183,10 @@ def show(job_id: Id, as_json: AsJson = False) -> None:
     output.one(shown if as_json else _filled(shown), as_json)
 
 
-def _filled(shown: dict[str, object]) -> dict[str, object]:
+def _filled(shown: Mapping[str, object]) -> dict[str, object]:
     """What there is to see: for people what is empty is left out."""
     first = {name: shown[name] for name in ("job_id", "kind", "state", "waits_for")}
-    return {name: value for name, value in (first | shown).items() if value is not None}
+    return {name: value for name, value in {**first, **shown}.items() if value is not None}
 
 
 @app.command()
@@ -249,7 +250,9 @@ def result(job_id: Id, as_json: AsJson = False) -> None:
         return
     if found.state not in FINAL:
         raise Refused(f"job {job_id} is {found.state}, it has no result yet; `jobyard job wait {job_id}` waits for it")
-    failures = {State.CANCELLED: JobCancelled, State.EXPIRED: JobExpired}
+    if found.state is State.CANCELLED:
+        raise JobCancelled(job_id, found.error_type or "", job_waiting.cancelled_for(job_id) or "")
+    failures = {State.EXPIRED: JobExpired}
     raise failures.get(found.state, JobFailed)(job_id, found.error_type or found.state, found.error_message or "")
 
 

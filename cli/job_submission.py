@@ -29,6 +29,7 @@ _SHOWN: Final = 100
 """Wrong lines that are told one by one on stderr; the others are counted."""
 _AT_ONCE: Final = 1000
 NO_LANE: Final = "JY006"
+_SQL_NO_LANE: Final = '" is no lane. '
 
 
 def args_of(text: str | None) -> msgspec.Raw:
@@ -148,7 +149,9 @@ class Lines:
                 f"{error}\n{before}Of lines {items[0].index} to {items[-1].index} it is not known, nothing after them was sent. Send these and "
                 "the rest again: a line with an `id` is one job however often it is sent, one without would be a second job"
             ) from None
-        wrong = dict(result.invalid)
+        lanes = {item.index: client.lane_of(item.job) for item in items if item.job is not None}
+        # the Master DB tells it in words of its own
+        wrong = {number: known_lanes.absent(lanes[number]) if _SQL_NO_LANE in why else why for number, why in result.invalid}
         for number in sorted(wrong):
             self._wrong += 1
             if self._wrong <= _SHOWN:

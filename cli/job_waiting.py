@@ -3,10 +3,11 @@
 import threading
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from jobyard.cli import output
 from jobyard.cli.exits import Exit, Several
+from jobyard.cli.services import master_db
 
 if TYPE_CHECKING:
     from jobyard.client.client import Client
@@ -42,6 +43,19 @@ def ends(client: "Client", job_ids: Sequence[str], timeout: timedelta | None) ->
             unknown[job_id] += pause
 
 
+def cancelled_for(job_id: str) -> str | None:
+    """The reason that was given when the job's end was asked for; None: none."""
+    from jobyard.master_db import audit
+
+    with master_db() as connection:
+        happened = audit.job_timeline(connection, job_id)
+    for one in reversed(happened):
+        detail = cast("dict[str, object]", one.detail) if isinstance(one.detail, dict) else {}
+        if one.event.startswith("cancel") and detail.get("reason"):
+            return str(detail["reason"])
+    return None
+
+
 def wait(client: "Client", job_ids: Sequence[str], timeout: timedelta | None, as_json: bool) -> Exit:
     """Wait for all; prints each as it ends. Done only if all have succeeded."""
     from jobyard.contracts.states import State
@@ -59,7 +73,8 @@ def wait(client: "Client", job_ids: Sequence[str], timeout: timedelta | None, as
             output.one(row, as_json=True)
         else:
             error = f"  {found.error_type}: {found.error_message}" if found.error_type else ""
-            reason = f": {found.error_message}" if found.error_message else ""
+            why = cancelled_for(job_id) if found.state is State.CANCELLED else None
+            reason = f": {why}" if why else ""
             output.say(f"{job_id}  {found.state}{error or reason}")
             if found.state is State.SUCCEEDED and found.raw_result and found.raw_result != "null":
                 output.say(found.raw_result)

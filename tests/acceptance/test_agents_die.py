@@ -4,8 +4,11 @@ import signal
 import time
 
 import mixed_jobs
+import pytest
 from guarantees import EITHER, FAILED, Expected, InterruptedOnlyOf, LostOnlyOf
 from world import MakeWorld, World
+
+pytestmark = pytest.mark.timeout(300)  # a start of all services under load included
 
 
 def test_killed_agents_cost_no_job(make_world: MakeWorld) -> None:

@@ -4,8 +4,11 @@ import signal
 import sys
 import time
 
+import pytest
 from guarantees import InterruptedOnlyOf, LostOnlyOf
 from world import MakeWorld, World
+
+pytestmark = pytest.mark.timeout(300)  # a start of all services under load included
 
 TAKE_OVER_S = 5.0
 MARGIN_S = 10.0

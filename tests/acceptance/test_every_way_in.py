@@ -15,6 +15,8 @@ from world import MakeWorld, World
 from jobyard import JobFailed, JobRequest
 from jobyard.contracts.ids import new_job_id
 
+pytestmark = pytest.mark.timeout(300)  # a start of all services under load included
+
 CANCELLED = Expected(frozenset({"cancelled"}))
 
 

@@ -10,6 +10,8 @@ from world import World
 
 from jobyard.embedded.services import Addresses, Services
 
+pytestmark = pytest.mark.timeout(300)  # a start of all services under load included
+
 
 def _crash_postgres(services: Services) -> None:
     services.restart_postgres("immediate")

@@ -27,7 +27,7 @@ from jobyard.master_db import declarations
 from jobyard.master_db.connection import connect
 
 HERE: Final = Path(__file__).parent
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 100.0
 """How long anything may take that should take a moment: machines under load are slow."""
 LOOK_S: Final = 0.05
 TAIL_LINES: Final = 60

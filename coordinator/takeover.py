@@ -52,6 +52,7 @@ class Takeover:
             topic_ids=ids,
             topics=self._topics,
             reports_lost=self._topics.reports.name in moved,
+            fence_all=restored,
         )
         for name in (self._topics.buckets.name, self._topics.control.name):
             offsets[name] = (ids[name], 0)

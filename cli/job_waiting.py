@@ -50,7 +50,7 @@ def cancelled_for(job_id: str) -> str | None:
     with master_db() as connection:
         happened = audit.job_timeline(connection, job_id)
     for one in reversed(happened):
-        detail = cast("dict[str, object]", one.detail) if isinstance(one.detail, dict) else {}
+        detail = cast("dict[str, object] | None", one.detail) or {}  # of this view: objects
         if one.event.startswith("cancel") and detail.get("reason"):
             return str(detail["reason"])
     return None

@@ -18,12 +18,12 @@ from jobyard.kafka.readiness import brokers
 
 ROOT = Path(__file__).parents[2]
 SHOP = """
-from jobyard import App
+from jobyard import App, RetryPolicy
 
 app = App()
 
 
-@app.job
+@app.job(retry=RetryPolicy(max_attempts=1))
 def count(up_to: int) -> int:
     return sum(range(up_to))
 """
@@ -83,6 +83,28 @@ def test_a_signal_to_dev_run_ends_all_in_order(running: "tuple[subprocess.Popen[
     assert sorted(ending[:2]) == ["agent-1", "agent-2"]
     assert ending[2:] == ["coordinator"]
     assert gone(started, 0)
+
+
+@pytest.mark.timeout(240)
+def test_dev_run_syncs_says_when_all_is_ready_and_starts_an_agent_again(
+    running: "tuple[subprocess.Popen[str], list[Identity], Path]", tmp_path: Path
+) -> None:
+    process, started, folder = running
+    assert process.stderr is not None
+    lines = iter(process.stderr.readline, "")
+    ready = next(line for line in lines if line.startswith("ready"))
+    assert ready == f'ready; in another terminal: eval "$(jobyard dev env --folder {folder})"\n'
+    env = json.loads(dev(folder, "env", "--json").stdout)
+    with psycopg.connect(env["JOBYARD_DATABASE_URL"]) as connection:
+        kinds = connection.execute("select kind, max_attempts from jobyard.kinds where declared").fetchall()
+    assert kinds == [("count", 1)]
+    os.kill(started[1].pid, signal.SIGKILL)
+    ended = next(line for line in lines if "by itself" in line)
+    assert ended == "agent-1 ended by itself (killed by SIGKILL); it is started again in 0.5 s, the others go on\n"
+    assert next(line for line in lines if line.startswith("agent-1 runs"))
+    process.send_signal(signal.SIGINT)
+    process.stderr.read()
+    assert process.wait() == 0
 
 
 @pytest.mark.timeout(240)

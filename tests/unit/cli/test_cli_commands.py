@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ import pytest
 
 from jobyard import settings
 from jobyard.cli import app as cli
-from jobyard.cli import job_reasons, output
+from jobyard.cli import job_reasons, known_lanes, output
 from jobyard.cli.exits import Exit, Several, code_of
 from jobyard.contracts.errors import ConfigurationError, InvalidJob, JobFailed, NotFound, Refused, ServiceUnavailable, WaitTimeout
 
@@ -151,6 +152,22 @@ def test_a_wrong_value_on_the_command_line_is_2_and_names_field_and_rule(
     ]:
         assert cli.run(["job", "submit", *arguments]) == Exit.USAGE
         assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_job_that_may_have_got_there_is_named_so_that_it_can_be_sent_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def there(lanes: known_lanes.KafkaLanes, lane: str) -> None:
+        return None
+
+    def gone(*_: object) -> bool:
+        raise ServiceUnavailable("Kafka, topic t: timed out")
+
+    monkeypatch.setenv("JOBYARD_KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    monkeypatch.setattr(known_lanes.KafkaLanes, "problem", there)
+    monkeypatch.setattr("jobyard.client.client.Client.submit", gone)
+    assert cli.run(["job", "submit", "k", "--via", "kafka"]) == Exit.UNAVAILABLE
+    assert re.search(r"it would be job ([0-9a-f-]{36}): repeat the command with `--id \1`", capsys.readouterr().err)
 
 
 def test_wrong_settings_are_2_with_a_line_for_each(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,6 +93,8 @@ def submit_one(client: "Client", job: NewJob, via: "Way | None") -> dict[str, ob
             raise NotFound(known_lanes.absent(lane)) from None
         raise
     except ServiceUnavailable as error:
+        if str(error).startswith("Postgres: connection"):
+            raise  # nothing was sent
         raise ServiceUnavailable(
             f"{error}\nit would be job {ready.id}: repeat the command with `--id {ready.id}`, and it is one job"
         ) from None

@@ -26,6 +26,7 @@ _AGAIN_S: Final = 1.0
 class Reading(Protocol):
     """The consumer, as far as it is needed here."""
 
+    def expect(self, topics: Sequence[str]) -> None: ...
     def add(self, partitions: Sequence[tuple[str, int, int]]) -> None: ...
     def remove(self, partitions: Sequence[tuple[str, int]]) -> None: ...
     def consume(self, most: int, timeout_s: float = 0.0) -> list[Read]: ...
@@ -91,6 +92,7 @@ class Reader:
             consumer: Reading | None = None
             try:
                 consumer = self._open()
+                consumer.expect([self._control, self._buckets])  # so that the first bundles after welcome wait for no look-up
                 consumer.add([(topic, partition, place.next) for (topic, partition), place in self._places.items()])
                 self._read(consumer)
             except JobyardError as error:

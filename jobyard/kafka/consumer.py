@@ -23,6 +23,7 @@ END: Final = -1
 
 _SAID_AGAIN_S: Final = 10.0
 _REFRESH_S: Final = 5.0
+_LOOK_S: Final = 1.0
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -53,6 +54,16 @@ class Consumer:
         self._client = client
         self._said: dict[str, float] = {}
         self._assigned: dict[tuple[str, int], int] = {}
+        self._looked: set[str] = set()
+
+    def expect(self, topics: Iterable[str]) -> None:
+        """Learn where these topics' partitions are, for at most a second each, so that they can be read as soon as they are added.
+
+        Best before anything is assigned: behind a fetch that waits for messages, the brokers answer nothing else on the same connection.
+        """
+        for topic in topics:
+            if topic not in self._looked:
+                self._look(topic)
 
     def assign(self, partitions: Iterable[tuple[str, int, int]]) -> None:
         """Read exactly these, as (topic, partition, next offset). Those given up, and what was read ahead of them, are forgotten.
@@ -115,8 +126,17 @@ class Consumer:
 
     def _places(self, partitions: Iterable[tuple[str, int, int]]) -> list[TopicPartition]:
         places = list(partitions)
+        self.expect({topic for topic, _, _ in places})
         self._assigned.update({(topic, partition): offset for topic, partition, offset in places})
         return [TopicPartition(topic, partition, offset) for topic, partition, offset in places]
+
+    def _look(self, topic: str) -> None:
+        """Have the library learn where a topic's partitions are. By itself it asks for a topic that is new to it up to a second later."""
+        try:
+            self._client.list_topics(topic, timeout=_LOOK_S)
+            self._looked.add(topic)
+        except KafkaException as error:
+            _log.debug("%s", raised(error, f"look for topic {topic}"))  # found later, by the library
 
     def _read(self, message: confluent_kafka.Message) -> Read | None:
         error = message.error()

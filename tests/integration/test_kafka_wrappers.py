@@ -146,6 +146,26 @@ def test_adding_and_removing_disturbs_no_other(topics: LaneTopics, producer: Pro
     assert values(read(consumer, 1)) == [b"c3"]
 
 
+def test_a_topic_that_is_new_to_a_consumer_is_read_without_waiting_for_the_library(
+    topics: LaneTopics, producer: Producer, services: Addresses
+) -> None:
+    buckets, control = topics.buckets.name, topics.control.name
+    producer.produce(buckets, b"first")
+    assert producer.flush(PATIENCE_S) == 0
+    took: list[float] = []
+    for _ in range(5):
+        opened = open_consumer(services.kafka_bootstrap_servers, {"fetch.wait.max.ms": "10"})
+        opened.add([(control, 0, 0)])
+        assert opened.consume(1, 1.2) == []
+        started = time.monotonic()
+        opened.add([(buckets, 0, 0)])
+        assert values(read(opened, 1)) == [b"first"]
+        took.append(time.monotonic() - started)
+        opened.close()
+    # by itself the library looks for new topics once a second: half a second on the average
+    assert min(took) < 0.2
+
+
 @pytest.mark.parametrize("offset", [3, 1000])
 def test_an_offset_out_of_range_is_a_value(offset: int, topics: LaneTopics, admin: Admin, producer: Producer, consumer: Consumer) -> None:
     name = topics.intake.name

@@ -29,6 +29,7 @@ class Log:
         self.fails = 0
         self.admin_fails = 0
         self.opened = 0
+        self.expected: list[str] = []
 
     def write(self, topic: str, partition: int, *values: bytes) -> None:
         with self.changed:
@@ -46,6 +47,11 @@ class Log:
             assert self.changed.wait_for(holds, PATIENCE_S), "did not happen in time"
 
     # ---- the consumer ----
+
+    def expect(self, topics: Sequence[str]) -> None:
+        with self.changed:
+            assert not self.at, "asked for before anything is read"
+            self.expected = [*topics]
 
     def add(self, partitions: Sequence[tuple[str, int, int]]) -> None:
         with self.changed:
@@ -153,6 +159,7 @@ def test_A10_control_is_read_from_where_it_ended_before_the_hello() -> None:
     with reading(log) as (_, inbox):
         log.write(CONTROL, 0, drain(3))
         assert [message.epoch for message in take(inbox, lambda taken: bool(taken.control)).control] == [3]
+    assert log.expected == [CONTROL, BUCKETS]
 
 
 def test_A1_buckets_are_read_from_their_start_offsets_and_only_while_assigned() -> None:

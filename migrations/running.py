@@ -11,6 +11,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, exc, text
 from sqlalchemy.pool import NullPool
 
+from jobyard.client.address import parameters
 from jobyard.client.refusals import meaning
 from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
 
@@ -63,14 +64,13 @@ def _config() -> Config:
 
 @contextmanager
 def _connected(url: str, needs: str) -> Generator[Connection]:
-    # The URL goes to libpq as it is, so that all that libpq knows works: several hosts, sockets, service files.
-    engine = create_engine("postgresql+psycopg://?application_name=jobyard-migrations", connect_args={"conninfo": url}, poolclass=NullPool)
+    # libpq's own parameters, so that all that libpq knows works: several hosts, sockets, service files.
+    given = {"application_name": "jobyard-migrations", **parameters(url)}
+    engine = create_engine("postgresql+psycopg://", connect_args=given, poolclass=NullPool)
     try:
         connection = engine.connect()
-    except exc.ProgrammingError as error:
-        raise ConfigurationError(f"the Master DB's URL cannot be read: {error.orig}") from error
     except exc.OperationalError as error:
-        raise ServiceUnavailable(f"the Master DB cannot be reached: {error.orig}") from error
+        raise meaning(error.orig) or ServiceUnavailable(f"the Master DB cannot be reached: {error.orig}") from error
     try:
         with connection:
             yield connection

@@ -46,7 +46,7 @@ class Services:
 
     `owned` (True): both end when `stop` is called, the with-block ends, or this process dies in whatever way. False: they stay until somebody
     stops them. Servers that were left running in the folder are used as they are, and an owner does not end them. `parts`: what to start (both).
-    `fast` (False): Postgres without fsync, for tests. `cache`: where Kafka's jars are kept; None: JOBYARD_CACHE_DIR, or this user's folder for
+    `fast` (False): for tests: Postgres without fsync, Kafka without the optimizing compiler. `cache`: where Kafka's jars are kept; None: JOBYARD_CACHE_DIR, or this user's folder for
     caches. `tell` gets a line when something takes long.
 
         with Services(Path(".jobyard")) as services:
@@ -67,7 +67,7 @@ class Services:
         self._owned = owned
         self._ports_file = self._folder.path / "ports.json"
         self.postgres = Postgres(self._folder.path, owned=owned, fast=fast)
-        self.kafka = Kafka(self._folder.path, Jars(cache or default_cache(), tell=tell), owned=owned)
+        self.kafka = Kafka(self._folder.path, Jars(cache or default_cache(), tell=tell), owned=owned, fast=fast)
         self._parts = [part for name, part in (("postgres", self.postgres), ("kafka", self.kafka)) if name in parts]
 
     @property

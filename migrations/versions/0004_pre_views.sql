@@ -5,33 +5,33 @@
 -- "held_at": a retry by hand after it voids the row. Moments of the leader's clock only: for an attempt that of its placement, since its end is told by the agent's clock; for an event
 -- its own, less the smallest step, since one of the same moment is void, too. master_db/standing.py decides by the same rule.
 create view job_states as
-select s.job_id, s.state, s.kind_id, s.lane_id, s.used, s.run_at, s.started_at, s.finished_at, s.agent_id, s.fence, s.error_type, s.error_message, s.result, s.done, s.total, s.message
+select s.job_id, s.state, s.kind_id, s.lane_id, s.used, s.run_at, s.started_at, s.finished_at, s.agent_id, s.fence, s.error_type, s.error_message, s.result, s.done, s.total, s.message, s.priority
 from (
   select p.id as job_id, 'pending'::job_state as state, p.run_at <= now() as ok, p.kind_id, p.lane_id, p.used, p.run_at, null::timestamptz as started_at,
     null::timestamptz as finished_at, null::int as agent_id, null::bigint as fence, null::text as error_type, null::text as error_message, null::json as result,
-    null::float8 as done, null::float8 as total, null::text as message, null::timestamptz as held_at from pending p
+    null::float8 as done, null::float8 as total, null::text as message, null::timestamptz as held_at, p.priority from pending p
   union all
-  select p.id, 'scheduled', p.run_at > now() and p.why in ('n', 'h'), p.kind_id, p.lane_id, p.used, p.run_at, null, null, null, null, null, null, null, null, null, null, null from pending p
+  select p.id, 'scheduled', p.run_at > now() and p.why in ('n', 'h'), p.kind_id, p.lane_id, p.used, p.run_at, null, null, null, null, null, null, null, null, null, null, null, p.priority from pending p
   union all
-  select p.id, 'retrying', p.run_at > now() and p.why in ('r', 's', 'l'), p.kind_id, p.lane_id, p.used, p.run_at, null, null, null, null, null, null, null, null, null, null, null from pending p
+  select p.id, 'retrying', p.run_at > now() and p.why in ('r', 's', 'l'), p.kind_id, p.lane_id, p.used, p.run_at, null, null, null, null, null, null, null, null, null, null, null, p.priority from pending p
   union all
-  select p.id, 'blocked', p.run_at > now() and p.why = 'b', p.kind_id, p.lane_id, p.used, p.run_at, null, null, null, null, null, null, null, null, null, null, null from pending p
+  select p.id, 'blocked', p.run_at > now() and p.why = 'b', p.kind_id, p.lane_id, p.used, p.run_at, null, null, null, null, null, null, null, null, null, null, null, p.priority from pending p
   union all
-  select r.job_id, 'running', true, r.kind_id, r.lane_id, r.used, null, r.started_at, null, r.agent_id, r.fence, null, null, null, r.done, r.total, r.message, null from running r
+  select r.job_id, 'running', true, r.kind_id, r.lane_id, r.used, null, r.started_at, null, r.agent_id, r.fence, null, null, null, r.done, r.total, r.message, null, null from running r
   union all
-  select u.id, 'placed', true, b.kind_id, b.lane_id, u.used, null, null, null, b.agent_id, b.fence, null, null, null, null, null, null, null
+  select u.id, 'placed', true, b.kind_id, b.lane_id, u.used, null, null, null, b.agent_id, b.fence, null, null, null, null, null, null, null, b.priority
     from bundles b cross join lateral unnest(b.job_ids, b.attempts, b.used) u(id, attempt, used)
     where u.id between b.lo and b.hi and not exists (select from running r where r.job_id = u.id) and not exists (select from attempts a where a.job_id = u.id and a.attempt = u.attempt)
   union all
-  select a.job_id, a.final, true, a.kind_id, a.lane_id, a.used, null, a.started_at, a.finished_at, a.agent_id, a.fence, a.error_type, a.error_message, a.result, null, null, null, a.placed_at from attempts a
+  select a.job_id, a.final, true, a.kind_id, a.lane_id, a.used, null, a.started_at, a.finished_at, a.agent_id, a.fence, a.error_type, a.error_message, a.result, null, null, null, a.placed_at, null from attempts a
   union all
-  select e.job_id, e.final, true, e.kind_id, e.lane_id, e.used, null, null, e.at, null, null, e.detail ->> 'error_type', coalesce(e.detail ->> 'error_message', nullif(e.detail ->> 'reason', '')), (e.detail -> 'result')::json, null, null, null, e.at - interval '1 microsecond'
+  select e.job_id, e.final, true, e.kind_id, e.lane_id, e.used, null, null, e.at, null, null, e.detail ->> 'error_type', coalesce(e.detail ->> 'error_message', nullif(e.detail ->> 'reason', '')), (e.detail -> 'result')::json, null, null, null, e.at - interval '1 microsecond', null
     from job_events e
 ) s
 where s.ok and s.state is not null and not exists (select from reopened o where o.job_id = s.job_id and o.at > s.held_at);
 
 create view job_status as
-select s.job_id, k.kind, j.version::int as version, l.lane, (array['critical', 'high', 'medium', 'low', 'very_low'])[j.priority + 1] as priority, j.size, j.args, j.tags, s.state,
+select s.job_id, k.kind, j.version::int as version, l.lane, (array['critical', 'high', 'medium', 'low', 'very_low'])[coalesce(s.priority, j.priority) + 1] as priority, j.size, j.args, j.tags, s.state,
   coalesce(s.used, 0)::int as attempts, coalesce((select max(o.max_attempts) from reopened o where o.job_id = j.id), j.max_attempts)::int as max_attempts,
   j.submitter, case j.via when 'k' then 'kafka' when 's' then 'sql' else 'schedule' end as submitted_via, j.parent_id, j.group_id, j.schedule, j.unique_key,
   j.created_at as submitted_at, coalesce(nullif(s.run_at, 'infinity'), j.run_at) as run_at, s.started_at, s.finished_at, g.name as agent,
@@ -70,7 +70,7 @@ from pending p join kinds k on k.kind_id = p.kind_id join lanes l on l.lane_id =
 where p.run_at < now() - interval '60 s' and (s.lease_until < now() or not exists (
   select from (select distinct g.lane_id, unnest(g.kinds) as kind_id from agents g where g.ended_at is null and g.state = 'active') h where h.lane_id = p.lane_id and h.kind_id = p.kind_id))
 union all
-select h.id, h.job ->> 'kind', l.lane, null, h.since, 'its id is locked by an open transaction' from held_intake h join lanes l using (lane_id) where h.since < now() - interval '60 s';
+select h.id, h.job -> 'job' ->> 'kind', l.lane, null, h.since, 'its id is locked by an open transaction' from held_intake h join lanes l using (lane_id) where h.since < now() - interval '60 s';
 
 create view lane_summary as
 select l.lane, case when s.lease_until > now() then s.leader end as leader, s.epoch, l.paused, coalesce(p.pending, 0) as pending, coalesce(p.scheduled, 0) as scheduled, coalesce(p.retrying, 0) as retrying, coalesce(p.blocked, 0) as blocked,

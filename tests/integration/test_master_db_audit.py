@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 
+import psycopg
 import pytest
 
 from jobyard.contracts.errors import ConfigurationError, InvalidJob
@@ -261,3 +262,16 @@ def test_jobs_that_will_not_move_are_told_with_the_reason(session: Connection) -
     assert [(row.job_id, row.state, row.reason) for row in audit.stuck_jobs(session)] == [
         (job, "pending", "no agent of the lane has the kind")
     ]
+
+
+def test_a_waiting_job_shows_the_priority_by_which_it_waits_and_a_held_one_its_kind(database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        row = connection.execute("select jobyard.submit('noop', priority => 'low')").fetchone()
+        assert row is not None
+        connection.execute("update jobyard.pending set priority = 0 where id = %s", row)
+        assert connection.execute("select priority from jobyard.job_status where job_id = %s", row).fetchone() == ("critical",)
+        connection.execute(
+            "insert into jobyard.held_intake (id, lane_id, since, job) values (jobyard.uuidv7(), 1, now() - interval '1 hour', %s)",
+            ('{"job": {"kind": "noop"}}',),
+        )
+        assert connection.execute("select kind from jobyard.stuck_jobs where state is null").fetchone() == ("noop",)

@@ -46,8 +46,8 @@ class Services:
 
     `owned` (True): both end when `stop` is called, the with-block ends, or this process dies in whatever way. False: they stay until somebody
     stops them. Servers that were left running in the folder are used as they are, and an owner does not end them. `parts`: what to start (both).
-    `fast` (False): for tests: Postgres without fsync, Kafka without the optimizing compiler. `cache`: where Kafka's jars are kept; None: JOBYARD_CACHE_DIR, or this user's folder for
-    caches. `tell` gets a line when something takes long.
+    `fast` (False): for tests: Postgres without fsync, Kafka without the optimizing compiler. `cache`: where Kafka's jars are kept;
+    None: JOBYARD_CACHE_DIR, or this user's folder for caches. `tell` gets a line when something takes long.
 
         with Services(Path(".jobyard")) as services:
             connect(services.database_url, services.kafka_bootstrap_servers)

@@ -175,9 +175,7 @@ def test_without_network_and_jars_one_sentence_says_what_to_do(tmp_path: Path) -
         [sys.executable, "-c", script, str(tmp_path)], env={**os.environ, **NOWHERE}, capture_output=True, text=True, cwd=ROOT
     )
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith(
-        "jobyard.ServiceUnavailable: Kafka's jars are not in the cache yet and Maven Central cannot be reached"
-    )
+    assert last.startswith("jobyard.ServiceUnavailable: Kafka's jars are not in the cache yet and Maven Central cannot be reached")
     assert "HTTPS_PROXY" in last
 
 

@@ -21,9 +21,9 @@ from jobyard.coordinator.core.batch import BadMessage
 from jobyard.coordinator.core.events import Placed
 from jobyard.coordinator.core.places import Bundle, Waiting
 from jobyard.coordinator.core.questions import DueQuestion, Questions, Unresolved
-from jobyard.coordinator.seams import DataRefused, Deposed, Term
+from jobyard.coordinator.seams import DataRefused, Deposed, PendingMoved, Term
 from jobyard.master_db.intake import FEW
-from jobyard.master_db.lane_store import PendingMoved, PostgresLaneStore
+from jobyard.master_db.lane_store import PostgresLaneStore
 from jobyard.master_db.lanes import PostgresLanes
 from jobyard.master_db.notices import PostgresNotices
 

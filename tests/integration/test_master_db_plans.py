@@ -153,7 +153,9 @@ def test_the_backlog_is_read_by_skipping(session: Connection) -> None:
     assert found[0]["Shared Hit Blocks"] + found[0]["Shared Read Blocks"] < 1_000
 
 
-@pytest.mark.parametrize("name", ["jobs_of", "due_jobs_of", "due_args_of", "known_jobs", "attempts_of", "ended_of", "finals_of", "cancels_of"])
+@pytest.mark.parametrize(
+    "name", ["jobs_of", "due_jobs_of", "due_args_of", "known_jobs", "attempts_of", "ended_of", "finals_of", "cancels_of"]
+)
 def test_history_is_read_by_id_within_its_partition(session: Connection, name: str) -> None:
     wanted = ids(session, "jobs", 300)
     found = plan(session, name, ids=wanted, low=wanted[0], high=wanted[-1])

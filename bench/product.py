@@ -1,10 +1,11 @@
 """Jobyard as its users run it: embedded services, a coordinator and agents as processes of their own."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,11 +61,12 @@ class Product:
 
 
 @contextmanager
-def product() -> Iterator[Product]:
+def product() -> Generator[Product]:
     """An installation on embedded services of the bench's own, or on those that the environment names."""
     from jobyard.embedded.services import Services
 
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(FOLDER, ignore_errors=True)  # each figure starts with an empty database
+    FOLDER.mkdir(parents=True)
     with Services(FOLDER, owned=True) as services:
         os.environ["JOBYARD_DATABASE_URL"] = services.database_url
         os.environ["JOBYARD_KAFKA_BOOTSTRAP_SERVERS"] = services.kafka_bootstrap_servers

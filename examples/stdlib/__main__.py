@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 @contextmanager
-def _services() -> Iterator[tuple[str, str]]:
+def _services() -> Generator[tuple[str, str]]:
     """Postgres and Kafka: those that the environment names, else embedded ones of the demo's own."""
     url, kafka = os.environ.get("JOBYARD_DATABASE_URL"), os.environ.get("JOBYARD_KAFKA_BOOTSTRAP_SERVERS")
     if url and kafka:
@@ -154,12 +154,11 @@ def _watch(connection: psycopg.Connection[tuple[object, ...]], run: str, submitt
     said = 0.0
     while True:
         processes.check()
-        counts = dict(
-            connection.execute(
-                "select state::text, count(*) from jobyard.job_status where tags @> jsonb_build_object('run', %s::text) group by 1", (run,)
-            ).fetchall()
-        )
-        ended = sum(int(str(counts.get(state, 0))) for state in ("succeeded", "failed", "cancelled", "expired", "refused"))
+        rows = connection.execute(
+            "select state::text, count(*) from jobyard.job_status where tags @> jsonb_build_object('run', %s::text) group by 1", (run,)
+        ).fetchall()
+        counts = {str(state): int(str(n)) for state, n in rows}
+        ended = sum(counts.get(state, 0) for state in ("succeeded", "failed", "cancelled", "expired", "refused"))
         line = f"{ended:5d} of {submitted} ended  " + "  ".join(f"{state} {n}" for state, n in sorted(counts.items()))
         if sys.stdout.isatty():
             width = 30

@@ -1,0 +1,1 @@
+"""Programs that the documentation shows and tests run."""

@@ -1,0 +1,182 @@
+"""The lane store's lease: who leads, what a deposed leader can't do, offsets."""
+
+import threading
+import time
+import uuid
+from collections.abc import Generator
+
+import psycopg
+import pytest
+from lane_store_builders import Database, Led, job
+
+from jobyard.contracts.errors import NotFound, ServiceUnavailable
+from jobyard.coordinator.core.questions import Questions
+from jobyard.coordinator.seams import Deposed, Term
+from jobyard.master_db.intake import FEW
+from jobyard.master_db.lane_store import PostgresLaneStore
+from jobyard.master_db.lanes import PostgresLanes
+
+
+@pytest.fixture
+def database(database_url: str) -> Generator[Database]:
+    opened = Database.open(database_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def led(database: Database) -> Led:
+    return Led(database)
+
+
+def test_T1_a_lane_is_led_by_one_until_its_lease_is_over(database: Database) -> None:
+    first, second = database.store(), database.store()
+    term = first.seize()
+    assert term is not None
+    assert second.seize() is None
+    database.expire()
+    other = second.seize()
+    assert other is not None
+    assert other.epoch == term.epoch + 1
+    now = database.value("select extract(epoch from clock_timestamp())::float8")
+    assert isinstance(now, float)
+    assert abs(other.now - now) < 5
+
+
+def test_T1_the_same_process_takes_its_lane_again_at_once(database: Database) -> None:
+    me = str(uuid.uuid4())
+    first, again = database.store(leader=me).seize(), database.store(leader=me).seize()
+    assert first is not None
+    assert again is not None
+    assert again.epoch == first.epoch + 1
+
+
+def test_T1_two_that_seize_at_once_do_not_both_lead(database: Database) -> None:
+    database.expire()
+    stores = [database.store() for _ in range(4)]
+    terms: list[Term | None] = []
+
+    def seize(store: PostgresLaneStore) -> None:
+        terms.append(store.seize())
+
+    threads = [threading.Thread(target=seize, args=[store]) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(terms) == 4
+    assert sum(term is not None for term in terms) == 1
+
+
+def test_T1_a_restored_backup_raises_epoch_and_fences(database: Database) -> None:
+    led = Led(database)
+    led.fence = 7
+    led.write()
+    again = database.store(leader=led.store._leader)  # pyright: ignore[reportPrivateUsage] - the same process
+    same = again.seize(at_least=led.term.epoch)
+    assert same is not None
+    assert again.snapshot().fence == 7
+    raised = again.seize(at_least=same.epoch + 100)
+    assert raised is not None
+    assert raised.epoch == same.epoch + 101
+    assert again.snapshot().fence == 1_000_000_007
+
+
+def test_T1_a_lane_that_does_not_exist_is_named(database: Database) -> None:
+    with pytest.raises(NotFound, match="nowhere"):
+        database.store("nowhere").seize()
+
+
+def test_L1_each_write_renews_the_lease_and_trust_starts_before_it(database: Database, led: Led) -> None:
+    database.admin.execute("update jobyard.leases set lease_until = now() + interval '1 s'")
+    before = time.monotonic()
+    led.write()
+    assert before + 3.0 <= led.term.trusted_until <= time.monotonic() + 3.0
+    left = database.value("select extract(epoch from lease_until - clock_timestamp())::float8 from jobyard.leases")
+    assert isinstance(left, float)
+    assert 2.0 < left <= 4.0
+
+
+@pytest.mark.parametrize("count", [0, 1, FEW + 1])
+def test_L1_what_a_deposed_leader_writes_is_not_written(database: Database, led: Led, count: int) -> None:
+    jobs = led.accept(count) if count else []
+    database.expire()
+    other = Led(database)
+    with pytest.raises(Deposed):
+        led.wait(jobs)
+    assert database.count("pending") == 0
+    assert database.value("select epoch from jobyard.leases") == other.term.epoch
+    other.write()
+
+
+def test_L1_what_a_deposed_leader_has_inserted_is_not_there(database: Database, led: Led) -> None:
+    led.meet("k")
+    before = database.count("jobs")
+    assert len(led.store.ask(Questions(jobs=[job() for _ in range(FEW + 1)])).jobs) == FEW + 1
+    database.expire()
+    Led(database)
+    with pytest.raises(Deposed):
+        led.write()
+    assert database.count("jobs") == before
+
+
+def test_L1_the_lease_row_may_have_been_moved(database: Database, led: Led) -> None:
+    for _ in range(3):
+        led.write()
+    database.admin.execute("vacuum full jobyard.leases")
+    led.fence = 5
+    led.write()
+    led.write()
+    assert database.value("select fence from jobyard.leases") == 5
+
+
+def test_L3_after_any_error_the_session_is_gone_and_the_lane_can_be_taken_anew(database: Database, led: Led) -> None:
+    jobs = led.accept(1)
+    pid = database.value(
+        "select pid from pg_stat_activity where application_name like 'jobyard-coordinator%%' and datname = current_database()"
+    )
+    database.admin.execute("select pg_terminate_backend(%s)", [pid])
+    with pytest.raises(ServiceUnavailable):
+        led.wait(jobs)
+    assert database.count("pending") == 0
+    term = led.store.seize()
+    assert term is not None
+    assert led.store.snapshot().fence == 0
+
+
+def test_L17_offsets_are_kept_with_their_topics_ids(database: Database, led: Led) -> None:
+    led.offsets = {"jobyard.default.intake": ("id-1", 5), "jobyard.default.reports": ("id-2", 0)}
+    led.write()
+    led.offsets = {"jobyard.default.intake": ("id-3", 1)}
+    led.write()
+    assert led.store.snapshot().offsets == {"jobyard.default.intake": ("id-3", 1), "jobyard.default.reports": ("id-2", 0)}
+
+
+def test_an_orderly_end_gives_the_lane_away_at_once(database: Database, led: Led) -> None:
+    led.store.release(led.term)
+    assert database.store().seize() is not None
+    led.store.release(led.term)  # not ours any more: changes nothing
+    assert database.store().seize() is None
+
+
+def test_lanes_are_free_when_their_lease_is_over(database: Database, led: Led) -> None:
+    database.add_lane("other")
+    lanes = PostgresLanes(database.url)
+    assert (lanes.all(), lanes.free()) == (["default", "other"], ["other"])
+    database.expire()
+    assert lanes.free() == ["default", "other"]
+    lanes.close()
+
+
+def test_everything_here_runs_under_the_rights_of_a_coordinator(database: Database) -> None:
+    with psycopg.connect(database.url) as session:
+        (row,) = session.execute(
+            "select rolsuper, pg_has_role('jobyard_coordinator', 'member'), pg_has_role('jobyard_owner', 'member') from pg_roles where rolname = current_user"
+        ).fetchall()
+    assert row == (False, True, False)
+
+
+def test_history_stays_even_for_the_coordinator(database: Database, led: Led) -> None:
+    led.accept(1)
+    with psycopg.connect(database.url) as session, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        session.execute("delete from jobyard.jobs")

@@ -1,10 +1,11 @@
 """The tick: take, hear, ask, decide, write, send. One transaction; nothing is sent but after its commit (L1, L4)."""
 
+from jobyard.contracts.errors import ServiceUnavailable
 from jobyard.coordinator.core.events import Event
 from jobyard.coordinator.core.lane import Lane
 from jobyard.coordinator.inbox import Inbox
 from jobyard.coordinator.reader import Reader
-from jobyard.coordinator.seams import Clock, Deposed, LaneStore, Term
+from jobyard.coordinator.seams import Clock, LaneStore, Term
 from jobyard.coordinator.sender import Sender
 from jobyard.coordinator.telemetry import Telemetry
 from jobyard.coordinator.wakefulness import Wakefulness
@@ -57,7 +58,7 @@ class Tick:
         self._store.write(decided, offsets, self._lane.fence, self._term)
         self._offsets = offsets
         if self._clock.monotonic() > self._term.trusted_until:
-            raise Deposed("the tick was committed, but the lease has run out since: somebody else may lead")
+            raise ServiceUnavailable("the tick was committed, but the lease is not to be trusted any more: somebody else may lead")
         sent = self._sender.send(decided)
         if self._lane.wants_reports_end(now):
             self._reader.ask_reports_end()

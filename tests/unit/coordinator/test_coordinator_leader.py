@@ -172,14 +172,8 @@ def test_C5_a_leader_that_slept_between_commit_and_sending_sends_nothing_and_tak
     lane.hello()
     lane.intake(a_job())
     lane.leader.start()
-    until(lambda: slept)
-    assert lane.leader.join(10)  # deposed: whoever leads next sends it
-    assert not lane.bundles()
-    lane.tables.lease_until = 0.0
-    lane.leader = lane.another("other")
-    lane.leader.start()
     until(lane.bundles)
-    assert lane.bundles()[0].epoch == 2
+    assert {bundle.epoch for bundle in lane.bundles()} == {2}  # nothing was sent under the first
 
 
 def test_T1_a_lane_that_somebody_else_leads_is_left_alone(lane: Leadership) -> None:

@@ -1,7 +1,6 @@
-"""What was decided, for people: a log line for what is rare, a count for everything. Derived from events, so names cannot drift."""
+"""What was decided, for people: a log line for what is rare. Derived from events, so names cannot drift."""
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -91,21 +90,19 @@ SILENT: Final[frozenset[type[object]]] = frozenset(
         events.NotHere,
     }
 )
-"""Events that are only counted: too many, or told by another."""
+"""Events without a line: too many, or told by another."""
 
 
 class Telemetry:
-    """Counts and logs one lane's events. `counts`: by event name, since the take-over."""
+    """Logs one lane's events."""
 
     def __init__(self, lane: str) -> None:
         self._lane = lane
-        self.counts: Counter[str] = Counter()
 
     def saw(self, decided: Iterable[Event]) -> None:
         """Take note of what a committed tick decided."""
         for event in decided:
             kind = type(event)
-            self.counts[kind.__name__] += 1
             line = LINES.get(kind)
             if line is not None:
                 level, text, arguments = line(event)

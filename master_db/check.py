@@ -62,13 +62,6 @@ def check(connection: Connection, expected: str) -> list[Finding]:
     return found
 
 
-def require(connection: Connection, expected: str) -> None:
-    """Raise ConfigurationError if Jobyard can't work with the database. For the start of a process."""
-    for finding in check(connection, expected):
-        if finding.fatal:
-            raise ConfigurationError(f"{finding.what}; {finding.mend}")
-
-
 def current(connection: Connection) -> str | None:
     """The revision of the schema; None if there is none that we may read."""
     try:

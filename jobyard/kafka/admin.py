@@ -43,14 +43,6 @@ class Admin:
         """The offset of the first message that there is, of each partition."""
         return self._offsets(topic, partitions, _library.OffsetSpec.earliest())
 
-    def answering(self, topic: str, partitions: Iterable[int]) -> set[int]:
-        """Those of the partitions that can be written and read now: one just added answers a moment later. Asks once, without waiting."""
-        return {
-            partition
-            for partition, offset in self._offsets_now(topic, partitions, _library.OffsetSpec.latest()).items()
-            if isinstance(offset, int)
-        }
-
     def topic_ids(self, names: Sequence[str]) -> dict[str, str | None]:
         """The id of each topic; None: there is no such topic. A topic that is deleted and made again has a new id."""
         return {name: None if found is None else str(found.topic_id) for name, found in self._topics(names).items()}

@@ -149,10 +149,8 @@ def test_check_tells_what_is_missing(empty_database_url: str) -> None:
         migrations.upgrade(empty_database_url, "0002")
         found = [finding for finding in check.check(session, migrations.head()) if finding.fatal]
         assert [finding.what for finding in found] == [f"the schema is at revision 0002, the code needs {migrations.head()}"]
-        with pytest.raises(ConfigurationError, match="0002"):
-            check.require(session, migrations.head())
         migrations.upgrade(empty_database_url)
-        check.require(session, migrations.head())
+        assert not [finding for finding in check.check(session, migrations.head()) if finding.fatal]
         assert [finding.what for finding in check.check(session, "0001")][
             -1
         ] == f"the schema is at revision {migrations.head()}, newer than the code's 0001"

@@ -136,7 +136,6 @@ class Leader:
         self._above = 0
         inbox = Inbox(2 * self._rules.tick_most)
         with ExitStack() as stack:
-            stack.callback(inbox.close)
             sender = Sender(self._world.bus(), self._topics, taken.lane.message)
             stack.callback(sender.close)
             maintenance = Maintenance(self._world.admin, inbox, clock, self._rules, self._topics, taken.ids, self.lane)

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Collection
+from typing import TypeAlias
 
 from jobyard.contracts import codec
 from jobyard.contracts.moments import Instant
@@ -19,6 +20,9 @@ _MOST = 500
 """Messages taken from the client library at a time: enough to keep its cost per call small, few enough to decode in some milliseconds."""
 _WAIT_S = 0.1
 """How long one poll waits; bounds how late a question for an end offset is asked."""
+
+_Found: TypeAlias = tuple[IntakeRead | ReportsRead, int, bool, list[tuple[str, bytes]]]
+"""What one message holds: what the tick gets, its weight, whether it is urgent, and its parts that cannot be named (reason, bytes)."""
 
 
 class Reader:
@@ -97,30 +101,38 @@ class Reader:
         following = record.offset + 1
         position = (record.topic, self._ids[record.topic], following)
         if (record.topic, record.offset) in self._poison:
-            bad = BadMessage(record.topic, record.partition, record.offset, "the tick that held it failed for its data", record.value)
-            return self._inbox.put(bad, 1, position, urgent=True)
+            return self._put_bad(record, "the tick that held it failed for its data", position)
         try:
-            if record.topic == self._intake:
-                return self._put_intake(record, fetched, position)
-            message = codec.decode_reports(record.value)
+            found = self._intake_of(record, fetched) if record.topic == self._intake else self._reports_of(record, fetched)
         except codec.Undecodable as error:
-            bad = BadMessage(record.topic, record.partition, record.offset, error.reason, record.value)
-            return self._inbox.put(bad, 1, position, urgent=True)
-        rows = {i: self._prepare(report) for i, report in enumerate(message.reports) if isinstance(report, Finished)}
-        read = ReportsRead(record.offset, fetched, message, rows)
-        return self._inbox.put(read, max(_weight(message), self._heaviness(record)), position, urgent=_urgent(message))
+            return self._put_bad(record, error.reason, position)
+        except Exception as error:
+            # A mistake of this program, that the same message would bring out again: it must not stop the lane (L18).
+            _log.exception("stumbled over %s[%d] offset %d", record.topic, record.partition, record.offset)
+            return self._put_bad(record, f"the reader stumbled over it: {type(error).__name__}: {error}"[:500], position)
+        read, weight, urgent, bad = found
+        for reason, body in bad:
+            part = BadMessage(record.topic, record.partition, record.offset, reason, body)
+            if not self._inbox.put(
+                part, 1, (record.topic, position[1], record.offset), urgent=True
+            ):  # the message is not read to its end yet
+                return False
+        return self._inbox.put(read, max(weight, self._heaviness(record)), position, urgent=urgent)
 
-    def _put_intake(self, record: Message, fetched: Instant, position: tuple[str, str, int]) -> bool:
+    def _put_bad(self, record: Message, reason: str, position: tuple[str, str, int]) -> bool:
+        return self._inbox.put(BadMessage(record.topic, record.partition, record.offset, reason, record.value), 1, position, urgent=True)
+
+    def _reports_of(self, record: Message, fetched: Instant) -> _Found:
+        message = codec.decode_reports(record.value)
+        rows = {i: self._prepare(report) for i, report in enumerate(message.reports) if isinstance(report, Finished)}
+        return ReportsRead(record.offset, fetched, message, rows), _weight(message), _urgent(message), []
+
+    def _intake_of(self, record: Message, fetched: Instant) -> _Found:
         # By the broker's append time (L19); a broker that gives none counts as now.
         received = record.timestamp_s if record.timestamp_s > 0 else fetched
         intake = codec.decode_intake(record.value, self._lane, received, self._rules)
-        for reason, body in intake.bad:
-            bad = BadMessage(record.topic, record.partition, record.offset, reason, body)
-            if not self._inbox.put(bad, 1, (record.topic, position[1], record.offset), urgent=True):
-                return False
-        key = f"{position[1]}/{record.offset}"
-        read = IntakeRead(record.offset, received, key, intake.jobs, intake.refused)
-        return self._inbox.put(read, max(1, len(intake.jobs), self._heaviness(record)), position, urgent=True)
+        key = f"{self._ids[record.topic]}/{record.offset}"
+        return IntakeRead(record.offset, received, key, intake.jobs, intake.refused), max(1, len(intake.jobs)), True, intake.bad
 
     def _heaviness(self, record: Message) -> int:
         """What a message weighs for its bytes: a tick that is full by bytes weighs as much as one that is full by jobs."""

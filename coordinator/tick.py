@@ -47,6 +47,7 @@ class Tick:
 
     def run(self, most: int, messages: int | None = None) -> list[Event]:
         """One tick of at most `most` jobs and ends, and at most `messages` messages (None: no bound). What was decided."""
+        self.taken = []  # what a thread of this leadership failed of is no message's fault
         batch, stirred = self._inbox.take(most, self._wakefulness.wait_s(self._lane.next_at(self._clock.now())), messages=messages)
         self.taken = batch.taken
         batch.look = self._wakefulness.look(stirred)

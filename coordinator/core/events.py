@@ -1,6 +1,6 @@
 """What a tick decided. Events are the only thing that is written, sent and counted; one is a bundle or a batch wherever there may be many jobs.
 
-Each says which rows it means. The journal writes them in one transaction, the sender makes messages of some, telemetry counts all.
+Each says which rows it means. The journal writes them in one transaction, the sender makes messages of some, telemetry logs some.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ AgentState = Literal["active", "draining", "unreachable", "lost", "replaced", "g
 
 @dataclass(slots=True)
 class Accepted:
-    """New jobs went in (`ask` has inserted their rows). Counted only."""
+    """New jobs went in (`ask` has inserted their rows). Not written."""
 
     jobs: int
     duplicates: int

@@ -114,12 +114,16 @@ class PatientSource(FakeSource):
         super().__init__()
         self._log = log
         self._at: dict[str, int] = {}
+        self.broken = False
+        """Its next call raises what no service raises."""
 
     def assign(self, partitions: object) -> None:
         super().assign(partitions)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - passed on as it came
         self._at = {topic: offset for topic, _, offset in self.assigned}
 
     def consume(self, most: int, timeout_s: float = 0.0) -> list[Message]:  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] - none is out of range here
+        if self.broken:
+            raise KeyError("a bug")
         found: list[Message] = []
         for topic, at in self._at.items():
             found += self._log[topic][at : at + most]

@@ -1,16 +1,19 @@
 """Leader, take-over, tick and sender together: what is sent when, what survives a failure, and who is to blame for one."""
 
 from collections.abc import Iterator, Sequence
+from unittest.mock import Mock
 
 import pytest
-from leadership import INTAKE, REPORTS, TOPICS, Leadership, a_job, until
+from leadership import INTAKE, REPORTS, TOPICS, Leadership, RealClock, a_job, until
 
 from jobyard.contracts.control import Fenced, Welcome
 from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
 from jobyard.contracts.states import State
 from jobyard.coordinator.core.events import Event, Placed
 from jobyard.coordinator.core.questions import Questions
+from jobyard.coordinator.inbox import Inbox
 from jobyard.coordinator.seams import DataRefused, PendingMoved, Term
+from jobyard.coordinator.tick import Tick
 from jobyard.kafka.failures import KafkaFailure
 from jobyard.process.clock import monotonic
 
@@ -292,3 +295,25 @@ def test_topics_that_are_not_as_they_must_be_keep_the_lane_unled_and_it_is_tried
     lane.leader.start()
     until(lambda: "write" in lane.script.happened)
     assert len(tries) == 3
+
+
+def test_L18_no_message_is_suspected_of_what_a_thread_failed_of() -> None:
+    inbox = Inbox(10)
+    clock, parts = RealClock(), Mock()
+    parts.wait_s.return_value = 0.0
+    tick = Tick(parts, parts, inbox, parts, parts, parts, parts, clock, Term(1, 0.0, 0.0), {})
+    tick.taken = [("in", 1)]  # of the tick before
+    inbox.fail(KeyError("a bug in the reader"))
+    with pytest.raises(KeyError):
+        tick.run(10)
+    assert tick.taken == []
+
+
+def test_a_failed_thread_costs_a_take_over_and_no_job(lane: Leadership) -> None:
+    lane.leader.start()
+    until(lambda: "write" in lane.script.happened)
+    lane.sources[-1].broken = True
+    until(lambda: lane.tables.epoch == 2)
+    lane.intake(job := a_job())
+    until(lambda: str(job.id) in lane.tables.jobs)
+    assert not lane.tables.quarantine

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from shell_fakes import FakeAdmin, FakeClock, FakeSource
@@ -15,7 +16,7 @@ from jobyard.contracts.states import Outcome
 from jobyard.coordinator.core.batch import Batch
 from jobyard.coordinator.inbox import Inbox
 from jobyard.coordinator.reader import Reader
-from jobyard.coordinator.seams import TopicsChanged
+from jobyard.coordinator.seams import Prepare, TopicsChanged
 from jobyard.kafka.consumer import Message, OutOfRange
 
 INCARNATION = "00000000-0000-4000-8000-000000000001"
@@ -25,7 +26,7 @@ IDS = {"in": "in-id", "rep": "rep-id"}
 class Reading:
     """A reader on fakes, and what came into its inbox."""
 
-    def __init__(self, poison: set[tuple[str, int]] | None = None) -> None:
+    def __init__(self, poison: set[tuple[str, int]] | None = None, prepare: Prepare = lambda _: []) -> None:
         self.clock = FakeClock()
         self.source = FakeSource()
         self.admin = FakeAdmin(IDS)
@@ -34,7 +35,7 @@ class Reading:
             self.source,
             self.admin,
             self.inbox,
-            lambda finished: [end.job for end in finished.ends],
+            prepare,
             self.clock,
             RULES,
             lane="default",
@@ -68,8 +69,8 @@ class Reading:
 def make() -> Iterator[Callable[..., Reading]]:
     made: list[Reading] = []
 
-    def build(poison: set[tuple[str, int]] | None = None) -> Reading:
-        made.append(Reading(poison))
+    def build(*given: Any) -> Reading:
+        made.append(Reading(*given))
         return made[-1]
 
     yield build
@@ -106,7 +107,10 @@ def test_good_jobs_go_on_beside_a_bad_one_and_a_message_that_is_none(make: Calla
 
 
 def test_reports_carry_the_stores_text_and_when_they_were_fetched(make: Callable[..., Reading]) -> None:
-    reading = make()
+    def prepare(finished: Finished) -> list[str]:
+        return [end.job for end in finished.ends]
+
+    reading = make(None, prepare)
     end = End(_job_id(1), 1, Outcome.SUCCEEDED, 1.0, 2.0)
     message = Reports(v=1, agent="a", incarnation=INCARNATION, seq=1, reports=[Finished(fence=1, ends=[end])])
     reading.read(_message("rep", 4, codec.encode(message)))
@@ -148,3 +152,20 @@ def test_L17_an_offset_that_is_gone_ends_the_leadership(make: Callable[..., Read
     reading.read(OutOfRange("rep", 0))
     with pytest.raises(TopicsChanged, match="rep"):
         reading.take_until(lambda _: False)
+
+
+def test_L18_a_message_over_which_the_reader_stumbles_goes_to_quarantine_and_the_next_is_read(make: Callable[..., Reading]) -> None:
+    def prepare(finished: Finished) -> list[str]:
+        if finished.fence == 1:
+            raise KeyError("a bug")
+        return []
+
+    reading = make(None, prepare)
+    for offset in range(2):
+        end = End(_job_id(1), 1, Outcome.SUCCEEDED, 1.0, 2.0)
+        message = Reports(v=1, agent="a", incarnation=INCARNATION, seq=1, reports=[Finished(fence=1 + offset, ends=[end])])
+        reading.source.queued.append(_message("rep", offset, codec.encode(message)))
+    reading.read()
+    batch = reading.take_until(lambda b: bool(b.reports))
+    assert [read.offset for read in batch.reports] == [1]
+    assert [(bad.offset, "KeyError" in bad.reason) for bad in batch.bad] == [(0, True)]

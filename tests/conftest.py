@@ -1,6 +1,7 @@
 """Fixtures for everybody. Unit tests open no sockets; for the others: one Postgres and one Kafka a session, a database and a namespace a test."""
 
 import itertools
+import logging
 import os
 import secrets
 import shutil
@@ -21,6 +22,16 @@ __all__ = ["breakable", "breakable_database", "breakable_world", "make_world"]  
 HERE = Path(__file__).parent.parent / ".jobyard" / "tests"  # a folder a test session, named by its process
 UNIT = Path(__file__).parent / "unit"
 NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Generator[None]:
+    """A command that a test runs in this process sets logging up, on streams that end with the test."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture(autouse=True)

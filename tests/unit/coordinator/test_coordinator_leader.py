@@ -311,7 +311,7 @@ def test_L18_no_message_is_suspected_of_what_a_thread_failed_of() -> None:
 
 def test_a_failed_thread_costs_a_take_over_and_no_job(lane: Leadership) -> None:
     lane.leader.start()
-    until(lambda: "write" in lane.script.happened)
+    until(lambda: lane.sources and lane.sources[-1].assigned)
     lane.sources[-1].broken = True
     until(lambda: lane.tables.epoch == 2)
     lane.intake(job := a_job())

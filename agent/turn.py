@@ -14,6 +14,7 @@ from jobyard.agent.inbox import Inbox, Taken
 from jobyard.agent.reporter import Reporter
 from jobyard.agent.telemetry import Telemetry
 from jobyard.contracts.control import Bucket
+from jobyard.process.points import Point, reached
 
 
 class Assigning(Protocol):
@@ -52,6 +53,7 @@ class Turn:
             taken = self._inbox.take(wait_s, bundles=not self._reporter.full)
             now = self._clock.now()
             self._hear(taken, now)
+            reached(Point.TURN_HEARD, taken, self._reporter.settled)
             left = self._decide(now)
             if left is not None:
                 return left
@@ -88,7 +90,7 @@ class Turn:
                 says.append(action)
             elif isinstance(action, Start):
                 # Reports first: the broker works on them while this thread hands the jobs over.
-                self._reporter.say(says, now)
+                self._say(says, now)
                 says = []
                 self._executor.start(action.held)
             elif isinstance(action, Stop):
@@ -97,6 +99,11 @@ class Turn:
                 self._reader.assign(action.buckets)
             elif isinstance(action, Leave):
                 left = action
-        self._reporter.say(says, now)
+        self._say(says, now)
         self._telemetry.saw(actions)
         return left
+
+    def _say(self, says: list[Say], now: float) -> None:
+        reached(Point.REPORTS_DECIDED, says)
+        self._reporter.say(says, now)
+        reached(Point.REPORTS_SENT, says)

@@ -35,6 +35,7 @@ from jobyard.coordinator.takeover import Taken, Takeover
 from jobyard.coordinator.telemetry import Telemetry
 from jobyard.coordinator.tick import Tick
 from jobyard.coordinator.wakefulness import Wakefulness
+from jobyard.process.points import Point, reached
 
 _log = logging.getLogger(__name__)
 
@@ -158,6 +159,7 @@ class Leader:
             stack.callback(reader.stop)
             stack.callback(inbox.close)  # before the reader is stopped: it may be waiting for room
             sender.send(taken.opening)  # T5, T6
+            reached(Point.OPENING_SENT, taken.opening)
             reader.start({name: taken.offsets[name][1] for name in (self._topics.intake.name, self._topics.reports.name)})
             reader.ask_reports_end()  # T7
             listener.start()

@@ -12,6 +12,7 @@ from jobyard.coordinator.core.dispatch import Outgoing
 from jobyard.coordinator.core.events import Event
 from jobyard.coordinator.seams import Bus
 from jobyard.kafka.failures import KafkaFailure
+from jobyard.process.points import Point, reached
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +83,8 @@ class Sender:
             if failure is not None:
                 _log.warning("not delivered to %s[%d], sent again: %s", topic, outgoing.partition, failure.message)
                 self._again.append(event)
+                reached(Point.DELIVERY_FAILED, event)
 
         self._bus.produce(topic, codec.encode(outgoing.body), outgoing.key, outgoing.partition, told)
+        reached(Point.MESSAGE_PRODUCED, event)
         return 1

@@ -10,6 +10,7 @@ from jobyard.coordinator.core.events import Event
 from jobyard.coordinator.core.lane import Lane
 from jobyard.coordinator.core.snapshot import Snapshot
 from jobyard.coordinator.seams import Clock, LaneStore, Term, TopicAdmin
+from jobyard.process.points import Point, reached
 
 _log = logging.getLogger(__name__)
 
@@ -40,9 +41,12 @@ class Takeover:
 
         ServiceUnavailable if a topic is missing or Kafka doesn't answer.
         """
+        reached(Point.EPOCH_TAKEN)
         ids = self._topic_ids()
         snapshot = self._store.snapshot()
+        reached(Point.SNAPSHOT_READ)
         offsets, moved = self._positions(ids, snapshot)
+        reached(Point.POSITIONS_FOUND)
         lane = Lane.load(
             snapshot,
             lane=self._lane,
@@ -59,6 +63,7 @@ class Takeover:
         self._find_room(snapshot)
         opening = lane.opening()
         self._store.write(opening, offsets, lane.fence, term)
+        reached(Point.OPENING_COMMITTED, opening)
         _log.info(
             "leads lane %s under epoch %d: %d open bundles, %d agents",
             self._lane,

@@ -9,6 +9,7 @@ from jobyard.coordinator.seams import Clock, LaneStore, Term
 from jobyard.coordinator.sender import Sender
 from jobyard.coordinator.telemetry import Telemetry
 from jobyard.coordinator.wakefulness import Wakefulness
+from jobyard.process.points import Point, reached
 
 
 class Tick:
@@ -50,14 +51,17 @@ class Tick:
         self.taken = []  # what a thread of this leadership failed of is no message's fault
         batch, stirred = self._inbox.take(most, self._wakefulness.wait_s(self._lane.next_at(self._clock.now())), messages=messages)
         self.taken = batch.taken
+        reached(Point.MESSAGES_TAKEN, batch)
         batch.look = self._wakefulness.look(stirred)
         now = self._clock.now()
         questions = self._lane.hear(batch, now)  # facts enter the books; what must be looked up comes out
         answers = self._store.ask(questions)  # opens the transaction, inserts what is new
+        reached(Point.QUESTIONS_ASKED, batch)
         decided = self._lane.decide(batch, answers, now)
         offsets = self._offsets | batch.offsets
         self._store.write(decided, offsets, self._lane.fence, self._term)
         self._offsets = offsets
+        reached(Point.TICK_COMMITTED, decided)
         if self._clock.monotonic() > self._term.trusted_until:
             raise ServiceUnavailable("the tick was committed, but the lease is not to be trusted any more: somebody else may lead")
         sent = self._sender.send(decided)

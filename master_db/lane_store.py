@@ -28,6 +28,7 @@ from jobyard.master_db.journal import Journal
 from jobyard.master_db.kind_numbers import KindNumbers
 from jobyard.master_db.queries import Query, Statement
 from jobyard.master_db.snapshot import LOOK_SNAPSHOT, load
+from jobyard.process.points import Point, reached
 
 
 class LaneNumber(NamedTuple):
@@ -278,6 +279,7 @@ class PostgresLaneStore:
                     )
                     if self._in_transaction:
                         connection.execute(b"commit")
+                        reached(Point.COMMIT_SENT, events)
             except psycopg.Error as error:
                 if error.sqlstate == _DEPOSED:
                     raise Deposed(f"lane {self._lane} is not led under epoch {term.epoch} any more") from error

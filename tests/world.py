@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
@@ -14,6 +14,7 @@ from typing import Any, Final, Self, TypeAlias
 import guarantees
 import mixed_jobs
 import psycopg
+from at_point import AtPoint
 from guarantees import EITHER, FAILED, Evidence, Execution, Expected, Guarantee
 from psycopg.rows import dict_row
 
@@ -84,19 +85,23 @@ class World:
 
     # ---- processes ----
 
-    def coordinator(self, name: str) -> None:
-        """Start one."""
-        self._start(name, ["coordinator", "run"], self._ours | self._database)
+    def coordinator(self, name: str, *, at: AtPoint | None = None) -> None:
+        """Start one. `at`: where it breaks."""
+        self._start(name, ["coordinator", "run"], self._ours | self._database, at)
 
-    def agent(self, name: str, *, slots: int = 10, process: str | None = None) -> None:
-        """Start one, without the database's address. `process`: what the process is called here; None: as the agent."""
+    def agent(self, name: str, *, slots: int = 10, process: str | None = None, at: AtPoint | None = None) -> None:
+        """Start one, without the database's address. `process`: what the process is called here; None: as the agent. `at`: where it breaks."""
         arguments = ["agent", "run", "mixed_jobs:app", "--name", name, "--slots", str(slots)]
-        self._start(process or name, arguments, self._ours | self._grace)
+        self._start(process or name, arguments, self._ours | self._grace, at)
 
-    def _start(self, name: str, arguments: Sequence[str], environment: dict[str, str]) -> None:
+    def _start(self, name: str, arguments: Sequence[str], environment: dict[str, str], at: AtPoint | None) -> None:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("JOBYARD_")}
+        program = ["-m", "jobyard.cli.app"]
+        if at is not None:
+            self._broken(name).unlink(missing_ok=True)
+            program = [str(HERE / "at_point.py"), at.spec(self._broken(name))]
         self._children[name] = Child(
-            [sys.executable, "-m", "jobyard.cli.app", *arguments],
+            [sys.executable, *program, *arguments],
             stop_signal=signal.SIGKILL,
             patience_s=1.0,
             log=self._folder / f"{name}.log",
@@ -132,6 +137,17 @@ class World:
         assert status is not None
         return status
 
+    def until_broken(self, name: str, at: AtPoint) -> float:
+        """Wait until it has got to its point, and is killed, or paused (SIGCONT wakes it). The moment of it."""
+        moment = self.until(f"{name} gets to {at.point}", self._broken(name).exists, may_end=(name,))
+        if at.what == "kill":
+            child = self._children.pop(name)
+            assert child.wait(PATIENCE_S)
+        return moment
+
+    def _broken(self, name: str) -> Path:
+        return self._folder / f"{name}.broken"
+
     def said(self) -> str:
         """The end of every process' log."""
         parts: list[str] = []
@@ -145,12 +161,14 @@ class World:
 
     # ---- asking ----
 
-    def until(self, what: str, holds: Callable[[], object], within_s: float = PATIENCE_S) -> float:
-        """Wait for it; the moment when it held. Every process that was started and not ended by the test must live meanwhile."""
+    def until(self, what: str, holds: Callable[[], object], within_s: float = PATIENCE_S, may_end: Collection[str] = ()) -> float:
+        """Wait for it; the moment when it held. Every process that was started and not ended by the test must live meanwhile, but for `may_end`."""
         deadline = time.monotonic() + within_s
         while not holds():
             for name, child in self._children.items():
-                assert child.alive(), f"{name} ended by itself with status {child.returncode()} while the test waited: {what}"
+                assert child.alive() or name in may_end, (
+                    f"{name} ended by itself with status {child.returncode()} while the test waited: {what}"
+                )
             assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}; {self.counts()}"
             time.sleep(LOOK_S)
         return time.monotonic()

@@ -7,7 +7,10 @@ import signal
 import socket
 import subprocess
 import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from jobyard.contracts.errors import JobyardError, ServiceUnavailable
 from jobyard.embedded import wheels
@@ -53,11 +56,35 @@ PROPERTIES = {
 }
 
 
-class Kafka:
-    """Listens on 127.0.0.1 only. `jars` are those of the lock file."""
+Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
-    def __init__(self, folder: Path, jars: Jars, *, owned: bool, fast: bool) -> None:
+
+@dataclass(frozen=True)
+class Listener:
+    """A further address of the broker, on 127.0.0.1. `name`: capitals and digits. `advertised_port`: where its clients are sent to; None: to `port`."""
+
+    name: str
+    port: int
+    advertised_port: int | None = None
+    protocol: Protocol = "PLAINTEXT"
+
+
+class Kafka:
+    """Listens on 127.0.0.1 only. `jars` are those of the lock file. `listeners`: besides the one that everybody uses. `properties`: further ones, or others."""
+
+    def __init__(
+        self,
+        folder: Path,
+        jars: Jars,
+        *,
+        owned: bool,
+        fast: bool,
+        listeners: Sequence[Listener] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         self._folder = folder
+        self._listeners = listeners
+        self._properties = properties or {}
         # For tests, whose brokers live for minutes: without the optimizing compiler a start costs half the CPU (3.5 s instead of 7).
         self._java_options = ("-XX:TieredStopAtLevel=1", *JVM) if fast else JVM
         self._data = folder / "kafka"
@@ -89,13 +116,17 @@ class Kafka:
     def _configure(self, data: Path) -> Path:
         """Writes the broker's properties; anew at each start, since the folder may have been moved."""
         ports = self._demand_ports()
-        broker, controller = f"{HOST}:{ports['kafka']}", f"{HOST}:{ports['kafka_controller']}"
+        controller = f"{HOST}:{ports['kafka_controller']}"
+        listeners = [Listener("PLAINTEXT", ports["kafka"]), *self._listeners]
+        protocols = ["CONTROLLER:PLAINTEXT", *(f"{one.name}:{one.protocol}" for one in listeners)]
         wanted = PROPERTIES | {
             "controller.quorum.bootstrap.servers": controller,
-            "listeners": f"PLAINTEXT://{broker},CONTROLLER://{controller}",
-            "advertised.listeners": f"PLAINTEXT://{broker}",
+            "listeners": ",".join([*(f"{one.name}://{HOST}:{one.port}" for one in listeners), f"CONTROLLER://{controller}"]),
+            "advertised.listeners": ",".join(f"{one.name}://{HOST}:{one.advertised_port or one.port}" for one in listeners),
+            "listener.security.protocol.map": ",".join(protocols),
             # a comma divides two folders, and a backslash starts an escape
             "log.dirs": str(data).replace("\\", "\\\\"),
+            **self._properties,
         }
         file = self._folder / f"{data.name}.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in wanted.items()))

@@ -1,7 +1,7 @@
 """Postgres and Kafka of one folder, together."""
 
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from jobyard.embedded.folder import Folder
 from jobyard.embedded.jars import Jars, default_cache
-from jobyard.embedded.kafka import Kafka
+from jobyard.embedded.kafka import Kafka, Listener
 from jobyard.embedded.ports import Ports
 from jobyard.embedded.postgres import How, Postgres
 
@@ -47,7 +47,8 @@ class Services:
     `owned` (True): both end when `stop` is called, the with-block ends, or this process dies in whatever way. False: they stay until somebody
     stops them. Servers that were left running in the folder are used as they are, and an owner does not end them. `parts`: what to start (both).
     `fast` (False): for tests: Postgres without fsync, Kafka without the optimizing compiler. `cache`: where Kafka's jars are kept;
-    None: JOBYARD_CACHE_DIR, or this user's folder for caches. `tell` gets a line when something takes long.
+    None: JOBYARD_CACHE_DIR, or this user's folder for caches. `tell` gets a line when something takes long. `listeners` and `properties` are
+    Kafka's, for tests: see there.
 
         with Services(Path(".jobyard")) as services:
             connect(services.database_url, services.kafka_bootstrap_servers)
@@ -62,12 +63,21 @@ class Services:
         fast: bool = False,
         cache: Path | None = None,
         tell: Callable[[str], None] = lambda line: None,
+        listeners: Sequence[Listener] = (),
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         self._folder = Folder(folder)
         self._owned = owned
         self._ports_file = self._folder.path / "ports.json"
         self.postgres = Postgres(self._folder.path, owned=owned, fast=fast)
-        self.kafka = Kafka(self._folder.path, Jars(cache or default_cache(), tell=tell), owned=owned, fast=fast)
+        self.kafka = Kafka(
+            self._folder.path,
+            Jars(cache or default_cache(), tell=tell),
+            owned=owned,
+            fast=fast,
+            listeners=listeners,
+            properties=properties,
+        )
         self._parts = [part for name, part in (("postgres", self.postgres), ("kafka", self.kafka)) if name in parts]
 
     @property

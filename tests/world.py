@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
@@ -32,13 +32,29 @@ PATIENCE_S: Final = 100.0
 """How long anything may take that should take a moment: machines under load are slow."""
 LOOK_S: Final = 0.05
 TAIL_LINES: Final = 60
+CLIENT: Final = "client"
+"""The name, among those of processes, of the test's own process as one that submits."""
 
 
 class World:
-    """One lane in a database and a namespace of its own. `lost_after_s`: how long an agent may be silent. Everything ends with the with-block."""
+    """One lane in a database and a namespace of its own. `lost_after_s`: how long an agent may be silent. Everything ends with the with-block.
 
-    def __init__(self, folder: Path, addresses: Addresses, namespace: str, *, lost_after_s: float = 5.0, grace_s: float = 2.0) -> None:
+    `around`: what is otherwise in the environment of a process, by its name, or of what CLIENT submits: addresses, clocks, code of another version. Read when
+    it starts; the test asks and checks by `addresses` itself.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        addresses: Addresses,
+        namespace: str,
+        *,
+        lost_after_s: float = 5.0,
+        grace_s: float = 2.0,
+        around: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
         self._folder = folder
+        self.around = dict(around or {})
         self.addresses = addresses
         self.topics = lane_topics(namespace, "default")
         self.journal = folder / "journal"
@@ -62,7 +78,7 @@ class World:
 
     def __enter__(self) -> Self:
         self._before = dict(os.environ)
-        os.environ.update(self._ours | {"JOBYARD_DATABASE_URL": self.addresses.database_url})
+        os.environ.update({**self._ours, "JOBYARD_DATABASE_URL": self.addresses.database_url, **self.around.get(CLIENT, {})})
         settings.forget()
         self.make_topics()
         mixed_jobs.app.load()
@@ -105,7 +121,7 @@ class World:
             stop_signal=signal.SIGKILL,
             patience_s=1.0,
             log=self._folder / f"{name}.log",
-            env=inherited | environment,
+            env={**inherited, **environment, **self.around.get(name, {})},
             folder=self._folder,
         )
 

@@ -4,10 +4,12 @@ from typing import Annotated
 
 import msgspec
 
+from jobyard.contracts.control import HIGHEST_EPOCH
 from jobyard.contracts.job import Job
 
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 _Small = Annotated[int, msgspec.Meta(ge=0, le=32_767)]
+_Attempt = Annotated[int, msgspec.Meta(ge=1, le=32_767)]
 
 
 class BundleMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -17,13 +19,13 @@ class BundleMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
     """
 
     v: int
-    epoch: _Count
+    epoch: Annotated[int, msgspec.Meta(ge=0, le=HIGHEST_EPOCH)]
     fence: _Count
     agent: str
     incarnation: str
     bucket: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
     jobs: list[Job]
-    attempts: list[_Small]
+    attempts: list[_Attempt]
     used: list[_Small]
     careful: list[bool] = []
     cancel: list[str] = []

@@ -9,24 +9,30 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
+from jobyard.contracts import storable
 from jobyard.contracts.bundle import BundleMessage
 from jobyard.contracts.control import ControlMessage
+from jobyard.contracts.ids import is_job_id
 from jobyard.contracts.job import NewJob, Problem, RefusedJob, problem_of, problem_of_id, problem_of_kind, shown
 from jobyard.contracts.moments import Instant
-from jobyard.contracts.reports import Reports
+from jobyard.contracts.reports import Finished, Goodbye, Heartbeat, Hello, Released, Reports
 from jobyard.contracts.rules import Rules
 
 VERSION: Final = 1
+MOST_REPORTS: Final = 20_000
+"""Reports, ends and released jobs in one batch. An agent cuts its batches at `batch_bytes`, so it never says so much at once: it would be one tick's work
+that cannot be divided."""
+_REASON_BYTES: Final = 500
 _T = TypeVar("_T")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 class Undecodable(Exception):
-    """The bytes are no message of this kind; `reason` names what is wrong."""
+    """The bytes are no message of this kind; `reason` names what is wrong, in one printable line."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+        self.reason = storable.line(reason, _REASON_BYTES)
+        super().__init__(self.reason)
 
 
 class IntakeMessage(msgspec.Struct, forbid_unknown_fields=True):
@@ -74,7 +80,7 @@ def _decode(decoder: "msgspec.json.Decoder[_T]", data: bytes) -> _T:
         data.decode()  # msgspec does not look inside what it leaves unopened
         return decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise Undecodable(f"{type(error).__name__}: {error}"[:500]) from None
+        raise Undecodable(f"{type(error).__name__}: {error}") from None
 
 
 def _version(v: int) -> None:
@@ -83,12 +89,19 @@ def _version(v: int) -> None:
 
 
 def decode_bundle(data: bytes) -> BundleMessage:
-    """A message of the buckets topic; Undecodable if it is none, or its columns do not fit its jobs."""
+    """A message of the buckets topic; Undecodable if it is none, its columns do not fit its jobs, or a job in it could not be reported on."""
     message = _decode(_bundle, data)
     _version(message.v)
     n = len(message.jobs)
     if len(message.attempts) != n or len(message.used) != n or len(message.careful) not in (0, n):
         raise Undecodable(f"{n} jobs, but {len(message.attempts)} attempts, {len(message.used)} used and {len(message.careful)} careful")
+    seen: set[str] = set()
+    for job in message.jobs:
+        if not is_job_id(job.id):
+            raise Undecodable(f"job id {shown(job.id)} must be a UUIDv7 in lower case with hyphens")
+        seen.add(job.id)
+    if len(seen) != n:
+        raise Undecodable(f"{n} jobs, but {len(seen)} different ids: no job may be named twice")
     return message
 
 
@@ -107,7 +120,26 @@ def decode_reports(data: bytes) -> Reports:
         raise Undecodable(f"incarnation {shown(message.incarnation)} must be a UUID in lower case")
     if not 1 <= len(message.agent) <= 200 or not message.agent.isprintable():
         raise Undecodable(f"agent {shown(message.agent)} must be 1 to 200 printable characters")
+    _check_batch(message)
     return message
+
+
+def _check_batch(message: Reports) -> None:
+    """What no agent does, and what a leader would have to do too much for: one batch is one turn of an agent."""
+    count = len(message.reports)
+    once: dict[type[object], int] = {}
+    for report in message.reports:
+        if isinstance(report, Finished):
+            count += len(report.ends)
+        elif isinstance(report, Released):
+            count += len(report.jobs)
+        elif isinstance(report, (Hello, Heartbeat, Goodbye)):
+            once[type(report)] = once.get(type(report), 0) + 1
+    if count > MOST_REPORTS:
+        raise Undecodable(f"{count} reports, ends and released jobs are more than the {MOST_REPORTS} that one batch may hold")
+    for kind, times in once.items():
+        if times > 1:
+            raise Undecodable(f"{times} reports of type {kind.__name__.lower()}; one batch may hold one")
 
 
 def decode_intake(data: bytes, lane: str, received: Instant, rules: Rules) -> Intake:
@@ -155,7 +187,7 @@ def _decode_loosely(data: bytes, received: Instant, rules: Rules) -> Intake:
         try:
             found.jobs.append(_one.decode(raw))
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-            reason = f"{error}"[:500]
+            reason = storable.line(f"{error}", _REASON_BYTES)
             code = "JY003" if "unknown field" in reason else "JY002"
             named = _named(raw, Problem(code, "", reason, 'See "A job as JSON" in the documentation.'), received, rules)
             if named is None:

@@ -6,6 +6,9 @@ import msgspec
 
 FencedReason = Literal["lost", "replaced", "unknown"]
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+HIGHEST_EPOCH = 2**60
+"""No lane was ever led so often. What names a higher epoch is forged: an agent that believed it would hear no leader any more."""
+_Epoch = Annotated[int, msgspec.Meta(ge=0, le=HIGHEST_EPOCH)]
 _Stamp = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 
 
@@ -20,7 +23,7 @@ class Bucket(msgspec.Struct, array_like=True, frozen=True):
 
 class _Control(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):
     v: int
-    epoch: _Count
+    epoch: _Epoch
     agent: str
     incarnation: str
 
@@ -29,7 +32,7 @@ class Welcome(_Control, tag="welcome"):
     """Answers hello: `stamp` is the hello's (the agent's own clock, seconds). Makes the lease (A6)."""
 
     stamp: _Stamp
-    buckets: list[Bucket]
+    buckets: Annotated[list[Bucket], msgspec.Meta(max_length=100)]
     lost_after_s: Annotated[float, msgspec.Meta(gt=0, le=1e9)]
     draining: bool = False
 

@@ -45,17 +45,20 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """An accepted job with everything decided. Immutable but for priority and run_at while it waits. `args` is an unopened JSON object."""
+    """An accepted job with everything decided. Immutable but for priority and run_at while it waits. `args` is an unopened JSON object.
+
+    The bounds are looked at where a job is read from a bundle: whoever runs it computes with these numbers.
+    """
 
     id: str
-    kind: str
+    kind: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     args: msgspec.Raw = NO_ARGS
     run_at: Instant = 0.0
-    priority: int = 2
-    size: float = 1.0
-    max_attempts: int = 5
-    version: int = 1
-    timeout_s: float | None = None
+    priority: Annotated[int, msgspec.Meta(ge=0, le=4)] = 2
+    size: Annotated[float, msgspec.Meta(gt=0, le=LARGEST_SIZE)] = 1.0
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=32_767)] = 5
+    version: Annotated[int, msgspec.Meta(ge=1, le=32_767)] = 1
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=LONGEST_TIMEOUT_S)] | None = None
     retry: Retrying | None = None
     submitter: str | None = None
     tags: dict[str, str] | None = None

@@ -72,7 +72,7 @@ class Heartbeat(msgspec.Struct, tag_field="type", tag="heartbeat", kw_only=True,
     capacity: _Capacity
     slots: _Slots
     others: _Others = (0, 0.0)
-    held: list[tuple[_Fence, _Job]] | None = None
+    held: Annotated[list[tuple[_Fence, _Job]], msgspec.Meta(max_length=200_000)] | None = None
 
 
 class Started(msgspec.Struct, tag_field="type", tag="started", kw_only=True):

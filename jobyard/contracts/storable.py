@@ -15,6 +15,8 @@ DEEPEST = 200
 
 def text(value: str, most: int) -> str:
     """The text with NUL and lone surrogates replaced by U+FFFD, cut to `most` bytes of UTF-8, never inside a character."""
+    if len(value) > most:
+        value = value[: most + 1]  # each character has a byte at least: what lies behind is cut anyway, and may be very long
     if "\x00" in value:
         value = value.replace("\x00", "\ufffd")
     if not value.isascii() and _SURROGATE.search(value):
@@ -25,6 +27,15 @@ def text(value: str, most: int) -> str:
     if len(data) <= most:
         return value
     return data[: max(0, most - 3)].decode(errors="ignore") + "…"
+
+
+def line(value: str, most: int) -> str:
+    """The text as one printable line of at most `most` bytes: what is no printable character is escaped as in Python (`\\n`, `\\x00`, `\\ud800`)."""
+    if len(value) > most:
+        value = value[: most + 1]
+    if not value.isprintable():
+        value = "".join([c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in value])
+    return text(value, most)
 
 
 def problem_of_json(raw: bytes, most: int) -> str | None:

@@ -1,6 +1,6 @@
 """Who is there: hello, heartbeat, inventory, goodbye, silence (L6, L10 to L12, L15, L16, T4, T5, S12)."""
 
-from jobyard.contracts.control import FencedReason
+from jobyard.contracts.control import HIGHEST_EPOCH, FencedReason
 from jobyard.contracts.moments import Instant
 from jobyard.contracts.reports import Error, Goodbye, Heartbeat, Hello
 from jobyard.contracts.rules import Rules
@@ -29,8 +29,6 @@ from jobyard.coordinator.core.questions import Answers, NewAgent, Questions
 _HEARD_EVERY_S = 5.0
 _GROW_EVERY_S = 10.0
 _LOOK_AGAIN_S = 0.25
-_HIGHEST_EPOCH = 2**60
-"""No lane was ever led so often: a heartbeat that names a higher one is forged, and must not lead to an epoch that no message can carry."""
 
 
 def fenced_reason(state: AgentState) -> FencedReason:
@@ -200,7 +198,7 @@ class Membership:
 
     def _heartbeat(self, agent: Agent, beat: Heartbeat, fetched: Instant, events: list[Event]) -> None:
         if beat.epoch > self._epoch:
-            if beat.epoch < _HIGHEST_EPOCH:
+            if beat.epoch < HIGHEST_EPOCH:  # it must not lead to an epoch that no message can carry
                 self.outranked_by = max(self.outranked_by or 0, beat.epoch)
         elif beat.epoch < self._epoch and agent.buckets:
             events.append(Welcomed(agent.incarnation))  # T5

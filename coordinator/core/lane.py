@@ -12,6 +12,7 @@ from jobyard.coordinator.core.books.durations import Durations
 from jobyard.coordinator.core.books.fleet import Fleet
 from jobyard.coordinator.core.books.kinds import Kinds
 from jobyard.coordinator.core.books.pools import Pools
+from jobyard.coordinator.core.books.quarantine import Quarantine
 from jobyard.coordinator.core.books.waiting import WaitingJobs
 from jobyard.coordinator.core.closing import Closing
 from jobyard.coordinator.core.dispatch import Dispatch, Outgoing
@@ -46,11 +47,12 @@ class Lane:
         self._waiting = WaitingJobs(self._backlogs, self._durations)
         self._fleet = Fleet(Pools(rules.window_s), bucket_topic_id)
         self._bundles = Bundles(snapshot.fence)
+        self._quarantine = Quarantine(rules, now)
 
         closing = Closing(rules, self._bundles, self._fleet, self._waiting)
-        self._outcomes = Outcomes(self._bundles, self._fleet, self._waiting, self._durations, closing, report_topic)
+        self._outcomes = Outcomes(self._bundles, self._fleet, self._waiting, self._durations, closing, self._quarantine, report_topic)
         self._membership = Membership(rules, epoch, self._fleet, self._bundles, closing, now)
-        self._admission = Admission(rules, self._kinds, self._waiting, snapshot.held)
+        self._admission = Admission(rules, self._kinds, self._waiting, self._quarantine, snapshot.held)
         self._commands = Commands(rules, self._bundles, self._fleet, self._waiting)
         self._readahead = Readahead(self._backlogs, self._waiting, self._fleet.pools)
         self._placement = Placement(rules, self._waiting, self._fleet, self._bundles, self._durations)
@@ -125,6 +127,7 @@ class Lane:
         events, self._events = self._events, []
         for step in (self._outcomes, self._membership, self._commands, self._admission, self._readahead, self._placement):
             step.decide(batch, answers, events, now)  # late reports, who joined, commands, the new, the due, the pass
+        self._quarantine.settle(events, now)
         self._bundles.settle(events)
         self._waiting.settle(events)  # who needs a pending row, whose row goes: set operations
         return events

@@ -71,6 +71,17 @@ class Rules:
     """How often jobs in held_intake are tried again (L2)."""
     topics_every_s: float = 5.0
     """How often Kafka is asked for the ids of the topics (L17), and committed records are deleted (L20)."""
+    quarantine_rows: int = 500
+    """Messages that cannot be understood, or are forged, that get a row of `quarantine` each, at once; one more each `quarantine_row_every_s`. The rest is
+    counted: a flood must not fill the disk."""
+    quarantine_row_every_s: float = 10.0
+    quarantine_tell_s: float = 10.0
+    """What was only counted is told by one row after this long."""
+    quarantine_bytes: int = 33_554_432
+    """Bytes of bodies that are kept at once, and how many more each second; beyond that only their beginnings are."""
+    quarantine_bytes_s: float = 500.0
+    inventory_cancels: int = 1_000
+    """Cancels that one inventory leads to, at most; what else it should not hold is named by the next one again (L12)."""
     intake_lock_timeout_s: float = 0.3
     """How long the copy of new jobs waits for an id that an open transaction holds (L2)."""
 

@@ -6,18 +6,20 @@ from jobyard.contracts.moments import Instant
 from jobyard.contracts.rules import Rules
 from jobyard.coordinator.core.batch import Batch, IntakeRead
 from jobyard.coordinator.core.books.kinds import Kinds
+from jobyard.coordinator.core.books.quarantine import Quarantine
 from jobyard.coordinator.core.books.waiting import WaitingJobs
-from jobyard.coordinator.core.events import Accepted, Event, Quarantined, Refused
+from jobyard.coordinator.core.events import Accepted, Event, Refused
 from jobyard.coordinator.core.questions import Answers, Questions, Unresolved
 
 
 class Admission:
     """The step. `held`: whether jobs stand in held_intake."""
 
-    def __init__(self, rules: Rules, kinds: Kinds, waiting: WaitingJobs, held: bool) -> None:
+    def __init__(self, rules: Rules, kinds: Kinds, waiting: WaitingJobs, quarantine: Quarantine, held: bool) -> None:
         self._rules = rules
         self._kinds = kinds
         self._waiting = waiting
+        self._quarantine = quarantine
         self._held = held
         self._tried_at: Instant = 0.0
         # of this tick
@@ -35,7 +37,7 @@ class Admission:
                 self._refuse(refused, seen)
         questions.refused.extend(self._refused)
         for bad in batch.bad:
-            events.append(Quarantined(bad, now))
+            self._quarantine.put(bad, events, now)
         if self._held and now - self._tried_at >= self._rules.held_again_s:
             self._tried_at = now
             questions.held_again = True

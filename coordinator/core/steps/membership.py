@@ -56,10 +56,14 @@ class Membership:
         self._new: dict[str, tuple[NewAgent, float]] = {}
         self._told: set[str] = set()
         self._wanting = False
+        self._welcome: dict[str, None] = {}
+        self._confirm: dict[str, float] = {}
+        self._changed: dict[str, Agent] = {}
 
     def hear(self, batch: Batch, questions: Questions, events: list[Event], now: Instant) -> None:
         """Reports come before silence (L10)."""
         self._new, self._told, self._wanting = {}, set(), False
+        self._welcome, self._confirm, self._changed = {}, {}, {}
         if batch.partitions is not None:
             if batch.partitions != self._fleet.partitions:
                 self._grew_at = None
@@ -67,6 +71,7 @@ class Membership:
         self._fleet.ready(batch.buckets_ready)
         for read in batch.reports:
             self._report(read, events, now)
+        self._answer(events)
         questions.agents.extend(new for new, _ in self._new.values())
         if now >= self._look_at or batch.reports_read_at is not None:
             self._silence(batch.reports_read_at, events, now)
@@ -145,12 +150,19 @@ class Membership:
             elif isinstance(report, Hello):
                 agent.stamp = max(agent.stamp, report.stamp)
                 if agent.buckets:
-                    events.append(Welcomed(incarnation))
+                    self._welcome[incarnation] = None
                 else:
                     self._wanting = True
             elif isinstance(report, Goodbye):
                 self._goodbye(agent, events, now)
                 return
+
+    def _answer(self, events: list[Event]) -> None:
+        """What the reports of this tick lead to, once for each agent however often it said the same."""
+        for agent in self._changed.values():
+            events.append(AgentChanged(agent.agent_id, agent.name, agent.state, agent.capacity, agent.slots))
+        events.extend(Welcomed(incarnation) for incarnation in self._welcome)
+        events.extend(Confirmed(incarnation, stamp) for incarnation, stamp in self._confirm.items())
 
     def _stranger(self, read: ReportsRead, events: list[Event], now: Instant) -> None:
         """A report of an incarnation that is not current: a new one's hello, or one that must be told that it is over (L11, L16)."""
@@ -201,14 +213,14 @@ class Membership:
             if beat.epoch < HIGHEST_EPOCH:  # it must not lead to an epoch that no message can carry
                 self.outranked_by = max(self.outranked_by or 0, beat.epoch)
         elif beat.epoch < self._epoch and agent.buckets:
-            events.append(Welcomed(agent.incarnation))  # T5
+            self._welcome[agent.incarnation] = None  # T5
         if beat.suspended:
-            events.append(Confirmed(agent.incarnation, beat.stamp))
+            self._confirm[agent.incarnation] = max(beat.stamp, self._confirm.get(agent.incarnation, beat.stamp))
         state: AgentState = "draining" if beat.draining else "active"
         changed = agent.state != state or agent.capacity != beat.capacity or agent.slots != beat.slots
         if changed:
             agent.state, agent.capacity, agent.slots = state, beat.capacity, beat.slots
-            events.append(AgentChanged(agent.agent_id, agent.name, state, beat.capacity, beat.slots))
+            self._changed[agent.incarnation] = agent
             self._fleet.pools.resized()
         if changed or beat.others != (agent.others_jobs, agent.others_size):
             if beat.others[0] < agent.others_jobs or beat.others[1] < agent.others_size:
@@ -221,11 +233,13 @@ class Membership:
     def _inventory(self, agent: Agent, held: list[tuple[int, str]], fetched: Instant, events: list[Event]) -> None:
         """What it lacks is sent again, never requeued: its report may still be on its way. What it should not hold is cancelled (L12)."""
         has: set[int] = set()
+        cancels = self._rules.inventory_cancels
         for fence, job_id in held:
             spot = self._bundles.spots.get(job_id, -1)
             if spot >> SHIFT == fence:
                 has.add(spot)
-            elif agent.buckets:
+            elif agent.buckets and cancels > 0:
+                cancels -= 1
                 bucket = agent.buckets[0].partition
                 events.append(CancelSent(fence, job_id, bucket, agent.name, agent.incarnation, "it is not open under this fence"))
         before = fetched - self._rules.inventory_s
@@ -244,7 +258,7 @@ class Membership:
         agent.met = True
         if agent.state == "unreachable":
             agent.state = "active"
-            events.append(AgentChanged(agent.agent_id, agent.name, "active", agent.capacity, agent.slots))
+            self._changed[agent.incarnation] = agent
         self._fleet.pools.resized()
         self._fleet.pools.refresh(agent)
 
@@ -290,6 +304,7 @@ class Membership:
 
     def _over(self, agent: Agent, state: AgentState, events: list[Event], now: Instant, limbo: bool = False) -> None:
         self._heard.pop(agent.agent_id, None)
+        self._changed.pop(agent.incarnation, None)
         self._fleet.left(agent, state, now, limbo)
         self._look_at = min(self._look_at, now)
         events.append(AgentEnded(agent.agent_id, agent.name, agent.incarnation, state, now))

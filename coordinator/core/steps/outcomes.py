@@ -2,6 +2,7 @@
 
 from jobyard.contracts.codec import encode
 from jobyard.contracts.ids import is_job_id
+from jobyard.contracts.job import shown
 from jobyard.contracts.moments import DAY_S, Instant, later
 from jobyard.contracts.reports import NO_RESULT, End, Error, Finished, Progress, Released, Started
 from jobyard.contracts.states import REPORTABLE, Outcome, State
@@ -10,6 +11,7 @@ from jobyard.coordinator.core.batch import BadMessage, Batch, ReportsRead
 from jobyard.coordinator.core.books.bundles import INDEX, SHIFT, Bundles
 from jobyard.coordinator.core.books.durations import Durations, size_class
 from jobyard.coordinator.core.books.fleet import Fleet
+from jobyard.coordinator.core.books.quarantine import Quarantine
 from jobyard.coordinator.core.books.waiting import WaitingJobs
 from jobyard.coordinator.core.closing import Closing
 from jobyard.coordinator.core.events import Event
@@ -22,15 +24,25 @@ _SUPERSEDED = Error("Superseded", "an earlier attempt, which had been given up a
 class Outcomes:
     """The step. `topic`: the reports topic, named in what goes to quarantine."""
 
-    def __init__(self, bundles: Bundles, fleet: Fleet, waiting: WaitingJobs, durations: Durations, closing: Closing, topic: str) -> None:
+    def __init__(
+        self,
+        bundles: Bundles,
+        fleet: Fleet,
+        waiting: WaitingJobs,
+        durations: Durations,
+        closing: Closing,
+        quarantine: Quarantine,
+        topic: str,
+    ) -> None:
         self._bundles = bundles
         self._fleet = fleet
         self._waiting = waiting
         self._durations = durations
         self._closing = closing
+        self._quarantine = quarantine
         self._topic = topic
         # of this tick
-        self._late: dict[tuple[str, int], tuple[str, End]] = {}
+        self._late: dict[tuple[str, int], tuple[ReportsRead, End]] = {}
         self._started: dict[tuple[int, int], Instant] = {}
         self._progress: dict[tuple[int, int], Progress] = {}
 
@@ -55,10 +67,18 @@ class Outcomes:
     def decide(self, batch: Batch, answers: Answers, events: list[Event], now: Instant) -> None:
         """What came late; then rows for what still runs."""
         closed: set[str] = set()
-        for (job_id, fence), (incarnation, end) in self._late.items():
+        now_ended: set[tuple[str, int]] | None = None
+        for (job_id, fence), (read, end) in self._late.items():
             subject = answers.late.get((job_id, fence))
-            if subject is not None and subject.outcome is Outcome.LOST:
-                self._was_late(job_id, fence, incarnation, end, subject, closed, events, now)
+            if subject is None or subject.outcome is None:
+                if now_ended is None:  # their rows are not there yet
+                    now_ended = {
+                        (one.job, event.bundle.fence) for event in events if isinstance(event, happened.Ended) for one in event.ends
+                    }
+                if (job_id, fence) not in now_ended:
+                    self._forged(read, Finished(fence=fence, ends=[end]), events, now, "no attempt of the job was ever placed under it")
+            elif subject.outcome is Outcome.LOST:
+                self._was_late(job_id, fence, read, end, subject, closed, events, now)
         for (fence, index), at in self._started.items():
             bundle = self._bundles.get(fence)
             if bundle is not None and index not in bundle.ended:
@@ -140,22 +160,22 @@ class Outcomes:
         if bundle is not None and bundle.incarnation != incarnation:
             self._forged(read, report, events, now)
             return
-        outcomes: list[tuple[int, Outcome, Error | None]] = []
+        outcomes: dict[int, tuple[int, Outcome, Error | None]] = {}
         for job_id, attempt in report.jobs:
             index = self._bundles.spots.get(job_id, -1) - (fence << SHIFT)
-            if bundle is None or not 0 <= index <= INDEX or any(index == other for other, _, _ in outcomes):
+            if bundle is None or not 0 <= index <= INDEX or index in outcomes:
                 end = End(job=job_id, attempt=attempt, outcome=Outcome.RELEASED, started_at=None, ended_at=now)
                 self._too_late(read, fence, [end], events, now)
             elif attempt != bundle.attempts[index]:
                 self._forged(read, Released(fence=fence, jobs=[(job_id, attempt)], reason=report.reason), events, now)
             else:
-                outcomes.append((index, Outcome.RELEASED, Error("Released", report.reason) if report.reason else None))
+                outcomes[index] = (index, Outcome.RELEASED, Error("Released", report.reason) if report.reason else None)
         if bundle is None or not outcomes:
             return
         agent = self._fleet.holder(incarnation)
         if agent is not None:
             agent.forget_rate()  # S9
-        self._closing.decided(bundle, outcomes, now, events)
+        self._closing.decided(bundle, list(outcomes.values()), now, events)
 
     def _was_started(self, read: ReportsRead, report: Started, events: list[Event], now: Instant) -> None:
         bundle, index = self._open(report.fence, report.job)
@@ -184,14 +204,15 @@ class Outcomes:
             return None, -1
         return self._bundles.get(fence), index
 
-    def _forged(self, read: ReportsRead, report: Finished | Released | Started, events: list[Event], now: Instant) -> None:
-        bundle = self._bundles.get(report.fence)
-        owner = "nobody" if bundle is None else bundle.incarnation
-        reason = (
-            f"report of agent {read.message.agent!r}, incarnation {read.message.incarnation}, under fence {report.fence}, which belongs to {owner}: "
-            "the incarnation, the attempt or the outcome does not fit"
-        )
-        events.append(happened.Quarantined(BadMessage(self._topic, 0, read.offset, reason, encode(report)), now))
+    def _forged(
+        self, read: ReportsRead, report: Finished | Released | Started, events: list[Event], now: Instant, why: str | None = None
+    ) -> None:
+        if why is None:
+            bundle = self._bundles.get(report.fence)
+            owner = "nobody" if bundle is None else bundle.incarnation
+            why = f"it belongs to {owner}: the incarnation, the attempt or the outcome does not fit"
+        reason = f"report of agent {read.message.agent!r}, incarnation {read.message.incarnation}, under fence {report.fence}: {why}"
+        self._quarantine.put(BadMessage(self._topic, 0, read.offset, reason, encode(report)), events, now)
 
     # -- late ones
 
@@ -199,15 +220,15 @@ class Outcomes:
         """Looked up by (job, fence): what is no id of a job can't be, and was forged."""
         for end in ends:
             if not is_job_id(end.job):
-                self._forged(read, Finished(fence=fence, ends=[end]), events, now)
+                self._forged(read, Finished(fence=fence, ends=[end]), events, now, f"{shown(end.job)} is no id of a job")
             elif end.outcome in REPORTABLE or end.outcome is Outcome.RELEASED:
-                self._late.setdefault((end.job, fence), (read.message.incarnation, end))
+                self._late.setdefault((end.job, fence), (read, end))
 
     def _was_late(
         self,
         job_id: str,
         fence: int,
-        incarnation: str,
+        read: ReportsRead,
         end: End,
         subject: LateSubject,
         closed: set[str],
@@ -215,10 +236,8 @@ class Outcomes:
         now: Instant,
     ) -> None:
         """The attempt had been given up as lost. Kept once; a success closes the job if it is not final."""
-        if subject.incarnation != incarnation:
-            reason = f"report of incarnation {incarnation} for job {job_id} under fence {fence}, which belonged to {subject.incarnation}"
-            body = encode(Finished(fence=fence, ends=[end]))
-            events.append(happened.Quarantined(BadMessage(self._topic, 0, 0, reason, body), now))
+        if subject.incarnation != read.message.incarnation:
+            self._forged(read, Finished(fence=fence, ends=[end]), events, now, f"it belonged to {subject.incarnation}")
             return
         if subject.reported:
             return

@@ -1,5 +1,6 @@
 """Reports that are late, twice there, or forged (L14)."""
 
+import pytest
 from lane_world import T0, World, a_job_id, of
 
 from jobyard.contracts.control import Cancel
@@ -22,6 +23,7 @@ def test_L14_a_forged_report_goes_to_quarantine() -> None:
     world.tick(1)
     assert world.state("j") == State.PLACED
     assert "belongs to" in world.tables.quarantine[0].message.reason
+    assert world.tables.quarantine[0].message.offset == world.agents["b"].seq  # as the world numbers what it says
 
 
 def test_L14_a_wrong_attempt_or_outcome_is_forged_too() -> None:
@@ -48,10 +50,32 @@ def test_L14_a_duplicate_leaves_no_trace() -> None:
     assert len(world.attempts("j")) == 1
 
 
-def test_L14_a_report_of_a_fence_that_never_was_is_dropped() -> None:
+@pytest.mark.parametrize("fence", [0, 1, 77, 2**62 - 1])
+def test_L14_a_report_of_what_was_never_placed_is_forged(fence: int) -> None:
     world = with_job()
-    world.say(world.agents["a"], Finished(fence=77, ends=[End(a_job_id(99), 1, Outcome.SUCCEEDED, None, T0)]))
-    assert not of(world.tick(1), happened.LateReported)
+    world.say(world.agents["a"], Finished(fence=fence, ends=[End(a_job_id(99), 1, Outcome.SUCCEEDED, None, T0)]))
+    world.say(world.agents["a"], Released(fence=fence, jobs=[(a_job_id(98), 1)]))
+    events = world.tick(1)
+    assert not of(events, happened.LateReported)
+    kept = [event.message for event in events if isinstance(event, happened.Quarantined)]
+    assert [one.offset for one in kept] == [2, 3]
+    assert all(f"under fence {fence}: no attempt of the job was ever placed under it" in one.reason for one in kept)
+
+
+def test_L14_an_end_that_comes_twice_in_one_tick_is_no_forgery() -> None:
+    world = with_job()
+    _, end = world.finish("j")
+    fence = world.bundle("j").fence
+    world.say(world.agents["a"], Finished(fence=fence, ends=[end]))
+    assert not of(world.tick(1), happened.Quarantined)
+
+
+def test_L14_a_late_report_of_another_incarnation_is_quarantined_by_its_offset() -> None:
+    world, fence, end = lost_elsewhere()
+    world.say(world.agents["b"], Finished(fence=fence, ends=[end]))
+    (kept,) = [event.message for event in world.tick() if isinstance(event, happened.Quarantined)]
+    assert kept.offset == world.agents["b"].seq
+    assert "it belonged to" in kept.reason
 
 
 def lost_elsewhere() -> tuple[World, int, End]:

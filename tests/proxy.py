@@ -166,6 +166,11 @@ class Proxy:
         """How many are open."""
         return len(self._links)
 
+    @property
+    def is_counting(self) -> bool:
+        """A cut is still to come."""
+        return bool(self._left)
+
     def passed(self, way: Direction) -> int:
         """Bytes that went through in this direction, since the beginning."""
         return self._passed[way]

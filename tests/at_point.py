@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
+from agent_points import MADE
+
 from jobyard.process import points
 from jobyard.process.points import Point
 
@@ -28,7 +30,8 @@ CONDITIONS: Final[dict[str, When]] = {"always": _always}
 class AtPoint:
     """Where a process breaks: when it gets to `point`, with facts for which `when` holds (see CONDITIONS), for the `nth` time.
 
-    `after_s`: so much later, by a timer, while the process goes on (0: at once, there).
+    `after_s`: so much later, by a timer, while the process goes on (0: at once, there). `jobs`: ids of the jobs that the condition is about, if it is
+    one of those that are made for jobs.
     """
 
     point: Point
@@ -36,6 +39,7 @@ class AtPoint:
     when: str = "always"
     nth: int = 1
     after_s: float = 0.0
+    jobs: tuple[str, ...] = ()
 
     def spec(self, told: Path) -> str:
         """What the process is given. `told`: the file that it makes when it has got there."""
@@ -45,7 +49,7 @@ class AtPoint:
     def parse(cls, spec: str) -> tuple[Self, Path]:
         given = json.loads(spec)
         told = Path(given.pop("told"))
-        return cls(**{**given, "point": Point(given["point"])}), told
+        return cls(**{**given, "point": Point(given["point"]), "jobs": tuple(given["jobs"])}), told
 
 
 class Breaking:
@@ -54,10 +58,11 @@ class Breaking:
     def __init__(self, at: AtPoint, told: Path) -> None:
         self._at = at
         self._told = told
+        self._holds = MADE[at.when](frozenset(at.jobs)) if at.when in MADE else CONDITIONS[at.when]
         self._met = 0
 
     def __call__(self, *facts: object) -> None:
-        if self._told.exists() or not CONDITIONS[self._at.when](*facts):
+        if self._told.exists() or not self._holds(*facts):
             return
         self._met += 1
         if self._met < self._at.nth:

@@ -11,12 +11,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
+import aimed_jobs
 import guarantees
 import mixed_jobs
 import psycopg
 from at_point import AtPoint
-from guarantees import EITHER, FAILED, Evidence, Execution, Expected, Guarantee
+from evidence import Evidence, Execution, Expected, Lease, gather, read_journal
+from guarantees import Guarantee
 from psycopg.rows import dict_row
+from workload import Workload
 
 from jobyard import JobRequest, settings
 from jobyard.api.options import Via
@@ -34,6 +37,11 @@ LOOK_S: Final = 0.05
 TAIL_LINES: Final = 60
 CLIENT: Final = "client"
 """The name, among those of processes, of the test's own process as one that submits."""
+
+
+def stopped(pid: int) -> bool:
+    """By SIGSTOP."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 class World:
@@ -58,10 +66,13 @@ class World:
         self.addresses = addresses
         self.topics = lane_topics(namespace, "default")
         self.journal = folder / "journal"
-        self.expected: dict[str, Expected] = {}
+        self._workload = Workload(addresses.database_url, addresses.kafka_bootstrap_servers, self.topics.intake.name)
+        self.expected = self._workload.expected
+        self.leases: list[Lease] = []
+        self._reports_destroyed = False
         self._children: dict[str, Child] = {}
+        self._dying: set[str] = set()
         self._opened: psycopg.Connection[dict[str, Any]] | None = None
-        self._numbers = 0
         self._ours = {
             "JOBYARD_KAFKA_BOOTSTRAP_SERVERS": addresses.kafka_bootstrap_servers,
             "JOBYARD_NAMESPACE": namespace,
@@ -105,15 +116,24 @@ class World:
         """Start one. `at`: where it breaks."""
         self._start(name, ["coordinator", "run"], self._ours | self._database, at)
 
-    def agent(self, name: str, *, slots: int = 10, process: str | None = None, at: AtPoint | None = None) -> None:
-        """Start one, without the database's address. `process`: what the process is called here; None: as the agent. `at`: where it breaks."""
-        arguments = ["agent", "run", "mixed_jobs:app", "--name", name, "--slots", str(slots)]
-        self._start(process or name, arguments, self._ours | self._grace, at)
+    def agent(
+        self, name: str, *, slots: int = 10, process: str | None = None, at: AtPoint | None = None, aims: Iterable[str] | None = None
+    ) -> None:
+        """Start one, without the database's address. `process`: what the process is called here; None: as the agent. `at`: where it breaks.
+
+        `aims`: names for which it has kinds of their own (see aimed_jobs), beside the mixed ones.
+        """
+        app = "mixed_jobs:app" if aims is None else "aimed_jobs:app"
+        arguments = ["agent", "run", app, "--name", name, "--slots", str(slots)]
+        self._start(process or name, arguments, self._ours | self._grace | {aimed_jobs.AIMS: " ".join(aims or ())}, at)
 
     def _start(self, name: str, arguments: Sequence[str], environment: dict[str, str], at: AtPoint | None) -> None:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("JOBYARD_")}
         program = ["-m", "jobyard.cli.app"]
+        self._dying.discard(name)
         if at is not None:
+            if at.what == "kill":
+                self._dying.add(name)
             self._broken(name).unlink(missing_ok=True)
             program = [str(HERE / "at_point.py"), at.spec(self._broken(name))]
         self._children[name] = Child(
@@ -178,16 +198,30 @@ class World:
     # ---- asking ----
 
     def until(self, what: str, holds: Callable[[], object], within_s: float = PATIENCE_S, may_end: Collection[str] = ()) -> float:
-        """Wait for it; the moment when it held. Every process that was started and not ended by the test must live meanwhile, but for `may_end`."""
+        """Wait for it; the moment when it held.
+
+        Every process that was started and not ended by the test must live meanwhile, but for `may_end` and those that are killed at a point.
+        """
         deadline = time.monotonic() + within_s
         while not holds():
+            self._see_lease()
             for name, child in self._children.items():
-                assert child.alive() or name in may_end, (
+                assert child.alive() or name in may_end or name in self._dying, (
                     f"{name} ended by itself with status {child.returncode()} while the test waited: {what}"
                 )
             assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}; {self.counts()}"
             time.sleep(LOOK_S)
         return time.monotonic()
+
+    def _see_lease(self) -> None:
+        """Another look at the leader's row, if the database is there: what is seen must only grow."""
+        if self._opened is None or self._opened.closed:
+            return
+        try:
+            rows = self._opened.execute("select epoch, fence, offsets from jobyard.leases").fetchall()
+        except psycopg.Error:
+            return
+        self.leases += [lease for row in rows if (lease := Lease.of(row)) not in self.leases[-1:]]
 
     def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
         """Ask the Master DB; a database that is away is waited for."""
@@ -228,7 +262,7 @@ class World:
         )
 
     def executions(self) -> list[Execution]:
-        return guarantees.read_journal(self.journal)
+        return read_journal(self.journal)
 
     def running_on(self, name: str) -> list[Execution]:
         """What has started and not ended in this process, as it wrote itself."""
@@ -256,6 +290,7 @@ class World:
         self.until(f"{names} are busy", busy)
 
     def until_all_ended(self, within_s: float = PATIENCE_S) -> None:
+        self._workload.cancel_rest()
         self.until(f"all {len(self.expected)} jobs have ended", lambda: self.ended() >= len(self.expected), within_s)
         # ended again by a take-over's or a late agent's doing: nothing may be open either
         self.until(
@@ -267,15 +302,22 @@ class World:
                 == 0
             ),
         )
+        bad = len(self._workload.bad)
+        self.until("what is no job is in quarantine", lambda: self.number("select count(*) from jobyard.quarantine") >= bad)
 
     def evidence(self) -> Evidence:
         self.rows("select 1")  # the connection may have been cut meanwhile
         assert self._opened is not None
-        return guarantees.gather(self._opened, self.expected, self.journal)
+        self._see_lease()
+        living = (
+            () if self._reports_destroyed else [child.pid for child in self._children.values() if child.alive() and not stopped(child.pid)]
+        )
+        return gather(self._opened, self.expected, self.journal, bad=self._workload.bad, leases=self.leases, living=living)
 
     def check(self, *more: Guarantee) -> Evidence:
         """Wait for all ends, and check every guarantee and these."""
         self.until_all_ended()
+        self.until("what was late is told", lambda: not guarantees.untold(self.evidence()))
         evidence = self.evidence()
         guarantees.check(evidence, *more)
         return evidence
@@ -284,46 +326,21 @@ class World:
 
     def expect(self, request: JobRequest[Any], expected: Expected | None = None) -> JobRequest[Any]:
         """Note a job that is about to be submitted. None: it succeeds, and gives its argument n."""
-        self.expected[str(request.id)] = expected or Expected(result=request.args.get("n"))
-        return request
+        return self._workload.expect(request, expected)
 
     def mixed(self, count: int, via: Via = "sql") -> list[JobRequest[Any]]:
         """Requests of all sorts, in turn, noted with what must become of each."""
-        made: list[JobRequest[Any]] = []
-        jobs = mixed_jobs
-        for _ in range(count):
-            n = self._numbers = self._numbers + 1
-            match n % 10:
-                case 0:
-                    made.append(self.expect(jobs.broken.options(via=via).request(n), Expected(FAILED)))
-                case 1:
-                    made.append(self.expect(jobs.snoozing.options(via=via).request(n)))
-                case 2:
-                    made.append(self.expect(jobs.unsteady.options(via=via).request(n)))
-                case 3 | 4:
-                    made.append(self.expect(jobs.single.options(via=via).request(n), Expected(EITHER, n)))
-                case 5:
-                    made.append(self.expect(jobs.thread.options(via=via).request(n)))
-                case 6:
-                    made.append(self.expect(jobs.task.options(via=via).request(n)))
-                case _:
-                    made.append(self.expect(jobs.tiny.options(via=via).request(n)))
-        return made
+        return self._workload.mixed(count, via)
 
     def submit_mixed(self, count: int, *, by_cli: int = 10) -> None:
-        """By all ways: `by_cli` by the command line, many by Kafka, many by SQL in a transaction, and one by one by SQL."""
+        """The workload, by all ways: `by_cli` of its jobs by the command line."""
         if by_cli:  # first, since it takes a moment: the others are to be there at once
             self.by_cli(self.mixed(by_cli))
-        third = (count - by_cli) // 3
-        mixed_jobs.app.submit_many(self.mixed(third, via="kafka"))
-        with psycopg.connect(self.addresses.database_url) as connection:
-            mixed_jobs.app.submit_many(self.mixed(third), connection=connection)
-        for request in self.mixed(count - by_cli - 2 * third):
-            request.submit()
+        self._workload.submit(count - by_cli)
 
     def by_cli(self, requests: Iterable[JobRequest[Any]]) -> None:
         """By the command line, from lines of JSON."""
-        lines = self._folder / f"lines-{self._numbers}"
+        lines = self._folder / f"lines-{self._workload.number()}"
         lines.write_text("".join(json.dumps({"id": str(one.id), "kind": one.kind, "args": one.args}) + "\n" for one in requests))
         self.cli("job", "submit", "--from", str(lines))
 
@@ -351,6 +368,7 @@ class World:
 
     def destroy_topic(self, name: str) -> None:
         """Delete it with everything in it, and make it again."""
+        self._reports_destroyed |= name == self.topics.reports.name
         admin = Admin(self.addresses.kafka_bootstrap_servers, {})
         before = admin.topic_ids([name])[name]
         admin.delete_topics([name])

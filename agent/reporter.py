@@ -14,6 +14,7 @@ from jobyard.contracts import codec
 from jobyard.contracts.errors import JobyardError
 from jobyard.contracts.reports import Finished, Heartbeat, Hello, Progress, Report, Reports, Started
 from jobyard.kafka.failures import KafkaFailure
+from jobyard.process.seldom import safely
 
 _log: Final = logging.getLogger(__name__)
 
@@ -173,7 +174,8 @@ class Reporter:
     def _failed(self, why: str, now: float) -> None:
         """Whatever it was: this producer's order is gone. A new one sends everything again, after a moment."""
         if self._again_at is None:
-            _log.warning("reports could not be sent: %s; a new producer sends %d batches again", why, len(self._kept))
+            text = f"reports could not be sent: {why}; a new producer sends {len(self._kept)} batches again"
+            safely(_log, logging.WARNING, text, {})
             self._again_at = now + AGAIN_S
 
     def _renew(self) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 from jobyard.agent.core.actions import Action, Assign, Leave, Note, Say, Stop
 from jobyard.contracts.reports import Finished, Released
 from jobyard.contracts.states import Outcome
+from jobyard.process.seldom import safely
 
 _log: Final = logging.getLogger("jobyard.agent")
 _QUIET: Final = frozenset({Outcome.SUCCEEDED, Outcome.SNOOZED})
@@ -50,4 +51,4 @@ class Telemetry:
     def _line(self, level: int, event: str, facts: dict[str, object]) -> None:
         if _log.isEnabledFor(level):
             told = " ".join(f"{name}={value}" for name, value in facts.items())
-            _log.log(level, "%s", f"{event} {told}".rstrip(), extra={"event": event, "agent": self._agent, "facts": facts})
+            safely(_log, level, f"{event} {told}".rstrip(), {"event": event, "agent": self._agent, "facts": facts})

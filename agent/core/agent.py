@@ -96,7 +96,7 @@ class Agent:
                 self._welcome(message, now)
             case Confirm():
                 life = self._who.life
-                life.lease.grant(message.stamp, life.lost_after_s, self._rules.lease_margin_s)
+                life.lease.confirm(message.stamp, now, life.lost_after_s, self._rules.lease_margin_s)
             case Cancel():
                 self._cancel_asked(message, now, at)
             case Drain():
@@ -227,7 +227,7 @@ class Agent:
 
     def _known_bundle(self, message: BundleMessage, known: Known, now: float, at: float) -> None:
         """Starts nothing; says again what was said, stops what is closed or to be cancelled (A4)."""
-        listed = [job.id for job in message.jobs]
+        listed, cancelled = [job.id for job in message.jobs], frozenset(message.cancel)
         for held in self.fences.unlisted(known, listed):
             self._close(held, now)
         for job in listed:
@@ -236,7 +236,7 @@ class Agent:
                 continue
             if not one.unfinished:
                 self._say_again(one)
-            elif job in message.cancel:
+            elif job in cancelled:
                 self._cancel(one, now, at)
 
     def _say_again(self, held: Held) -> None:
@@ -258,7 +258,7 @@ class Agent:
     def _welcome(self, message: Welcome, now: float) -> None:
         life = self._who.life
         life.lost_after_s = message.lost_after_s
-        life.lease.grant(message.stamp, message.lost_after_s, self._rules.lease_margin_s)
+        life.lease.confirm(message.stamp, now, message.lost_after_s, self._rules.lease_margin_s)
         if not life.welcomed:
             life.welcomed = True
             self._pulse.welcomed(now)

@@ -6,6 +6,9 @@ import msgspec
 
 from jobyard.agent.core.held import Held
 
+MOST_CANCELS = 10_000
+"""Remembered cancels. More than that were never asked for: the oldest fence's are forgotten first."""
+
 
 class Known(msgspec.Struct, eq=False):
     """A bundle that has been read. Jobs are in it from its arrival until the leader no longer lists them."""
@@ -22,6 +25,7 @@ class Fences:
         self._known: dict[int, Known] = {}
         self._buckets: dict[int, dict[int, None]] = {}
         self._cancels: dict[int, dict[int, dict[str, None]]] = {}
+        self._count = 0
 
     def __len__(self) -> int:
         return len(self._known)
@@ -35,11 +39,32 @@ class Fences:
         self._known[fence] = Known(fence, bucket, jobs)
         self._buckets.setdefault(bucket, {})[fence] = None
         cancels = self._cancels.get(bucket)
-        return cancels.pop(fence, {}) if cancels else {}
+        return self._taken(cancels, fence) if cancels and fence in cancels else {}
 
     def cancel_first(self, fence: int, bucket: int, job: str) -> None:
         """A cancel for a fence not read yet is remembered (A8)."""
-        self._cancels.setdefault(bucket, {}).setdefault(fence, {})[job] = None
+        jobs = self._cancels.setdefault(bucket, {}).setdefault(fence, {})
+        if job in jobs:
+            return
+        jobs[job] = None
+        self._count += 1
+        while self._count > MOST_CANCELS:
+            self._forget_cancels()
+
+    def _forget_cancels(self) -> None:
+        bucket = next(bucket for bucket, of in self._cancels.items() if of)
+        of_bucket = self._cancels[bucket]
+        oldest = next(iter(of_bucket))
+        if len(of_bucket[oldest]) > 1:
+            del of_bucket[oldest][next(iter(of_bucket[oldest]))]
+            self._count -= 1
+        else:
+            self._taken(of_bucket, oldest)
+
+    def _taken(self, cancels: dict[int, dict[str, None]], fence: int) -> dict[str, None]:
+        jobs = cancels.pop(fence)
+        self._count -= len(jobs)
+        return jobs
 
     def unlisted(self, known: Known, listed: list[str]) -> list[Held]:
         """Forget the jobs of a known fence that a copy of it no longer lists: they are closed (A4)."""
@@ -68,7 +93,7 @@ class Fences:
         if cancels:
             highest = max(left)
             for old in [f for f in cancels if f not in left and f < highest]:
-                del cancels[old]
+                self._taken(cancels, old)
         return gone
 
     def held(self) -> Iterator[Held]:
@@ -81,8 +106,9 @@ class Fences:
         self._known.clear()
         self._buckets.clear()
         self._cancels.clear()
+        self._count = 0
 
     @property
     def cancels(self) -> int:
         """How many cancels wait for their fence."""
-        return sum(len(jobs) for fences in self._cancels.values() for jobs in fences.values())
+        return self._count

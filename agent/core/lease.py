@@ -25,6 +25,11 @@ class Lease:
         if until > self.until and not self._over:
             self.until = until
 
+    def confirm(self, stamp: float, now: float, lost_after_s: float, margin_s: float) -> None:
+        """The same, as a leader tells it. The agent has said nothing yet that lies ahead: such a stamp grants nothing."""
+        if stamp <= now:
+            self.grant(stamp, lost_after_s, margin_s)
+
     def end(self) -> None:
         """For good: this incarnation starts nothing any more."""
         self._over = True

@@ -68,19 +68,31 @@ def stopped(why: str, error: BaseException, traceback: str, failing: Failing) ->
     return Verdict(Outcome.CANCELLED, True, None, None)
 
 
+def broken(wrong: BaseException) -> Verdict:
+    """On an exception whose own code is so broken that nothing can be learned of it: an attempt that failed, tried again at once."""
+    return Verdict(Outcome.FAILED, True, 0.0, Error("Unreadable", f"the error that was raised can't be read: {_type(wrong)}"))
+
+
 def error_of(error: BaseException, traceback: str) -> Error:
     """The error as it is kept: storable, bounded, never cut inside a character (A13)."""
-    kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     try:
-        message = str(error)
-    except Exception as wrong:  # an exception's own __str__ may be broken; the job has failed all the same
-        message = f"(its message can't be made: {type(wrong).__name__})"
+        message = "".join([str(error)])  # a plain str, whatever subclass of it __str__ has made
+    except BaseException as wrong:  # an exception's own __str__ may be broken, or exit; the job has failed all the same
+        message = f"(its message can't be made: {_type(wrong)})"
     return Error(
-        storable.text(name, TYPE_BYTES),
+        storable.text(_type(error), TYPE_BYTES),
         storable.text(message, MESSAGE_BYTES),
         storable.text(traceback, TRACEBACK_BYTES),
     )
+
+
+def _type(error: BaseException) -> str:
+    kind = type(error)
+    try:
+        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        return "".join([name])
+    except BaseException:  # a class may have made anything of its names
+        return "(an exception whose type has no name)"
 
 
 def _policy_delay(failing: Failing) -> float:
@@ -88,6 +100,10 @@ def _policy_delay(failing: Failing) -> float:
     return _bounded(delay(retrying, failing.used + 1, f"{failing.job}:{failing.attempt}"), 0.0)
 
 
-def _bounded(delay_s: float, otherwise: float) -> float:
-    """A delay that can be said: finite, not negative, at most a year."""
+def _bounded(delay_s: object, otherwise: float) -> float:
+    """A delay that can be said: finite, not negative, at most a year. A handler may have made anything of it after it made the exception."""
+    if not isinstance(delay_s, (int, float)):
+        return otherwise
+    if isinstance(delay_s, int):
+        return float(min(max(delay_s, 0), int(LONGEST_DELAY_S)))
     return min(max(delay_s, 0.0), LONGEST_DELAY_S) if not math.isnan(delay_s) else otherwise

@@ -1,9 +1,10 @@
 """One run of a handler: arguments, context, the last look at the lease, and what its end means."""
 
 import asyncio
+import os
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final
 
@@ -11,7 +12,7 @@ import msgspec
 
 from jobyard.agent.core.actions import Why
 from jobyard.agent.core.held import Held
-from jobyard.agent.core.verdict import TRACEBACK_BYTES, Failing, Verdict, stopped, timed_out, verdict
+from jobyard.agent.core.verdict import TRACEBACK_BYTES, Failing, Verdict, broken, stopped, timed_out, verdict
 from jobyard.agent.executors.executor import Clock, Facts
 from jobyard.api.app import Middleware
 from jobyard.api.context import JobContext
@@ -30,13 +31,19 @@ _PLAIN: Final = RetryPolicy()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What all attempts of an agent share. `middlewares`: outermost first."""
+    """What all attempts of an agent share. `middlewares`: outermost first. `process`: the agent's."""
 
     lane: str
     clock: Clock
     facts: Facts
     middlewares: Sequence[Middleware]
     max_result_bytes: int
+    process: int = field(default_factory=os.getpid)
+
+    def leave_if_forked(self) -> None:
+        """A handler that forks and comes back in the child: that is no agent, and must not go on as one. It ends here, without a word."""
+        if os.getpid() != self.process:
+            os._exit(70)
 
 
 class NotStarted(BaseException):
@@ -130,6 +137,7 @@ class Attempt:
 
     def returned(self, value: object) -> End:
         """The end of an attempt whose handler has returned."""
+        self._around.leave_if_forked()
         if self.timeout_s is not None and self._around.clock.now() >= self.began + self.timeout_s:
             return self._failed(timed_out(self.timeout_s, None, "", self._failing()))
         try:
@@ -148,6 +156,13 @@ class Attempt:
 
     def raised(self, error: BaseException) -> End:
         """The end of an attempt whose handler has raised, or could not be called for its arguments. Whatever it raised: the agent lives."""
+        self._around.leave_if_forked()
+        try:
+            return self._raised(error)
+        except BaseException as wrong:  # of the exception's own code, which runs when one only looks at it
+            return self._failed(broken(wrong))
+
+    def _raised(self, error: BaseException) -> End:
         text = _traceback(error)
         failing = self._failing()
         if self.timeout_s is not None and self.began_at is not None and self._around.clock.now() >= self.began + self.timeout_s:
@@ -208,7 +223,7 @@ def _traceback(error: BaseException) -> str:
         trace = trace.tb_next
     try:
         text = "".join(traceback.format_exception(type(error), error, trace))
-    except Exception as wrong:  # an exception's own code may be broken; the job has failed all the same
+    except BaseException as wrong:  # an exception's own code may be broken, or exit; the job has failed all the same
         return f"(its traceback can't be made: {type(wrong).__name__})"
     # What matters most stands at the end.
     return text if len(text) <= TRACEBACK_BYTES else "…\n" + text[-(TRACEBACK_BYTES - 200) :]

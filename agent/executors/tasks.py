@@ -1,6 +1,7 @@
 """`async def` handlers: each attempt a task on one event loop, in a thread of its own."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -11,7 +12,9 @@ from jobyard.agent.executors.attempt import Attempt, NotStarted, Surroundings, o
 from jobyard.api.context import bind
 from jobyard.api.handler import HandlerSpec
 from jobyard.contracts.reports import End
+from jobyard.process.seldom import Seldom
 
+_log: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _CLOSE_S: Final = 2.0
 ours(__file__)
@@ -30,6 +33,8 @@ class Tasks:
         self._elsewhere = call_elsewhere
         self._attempts: dict[Held, Attempt] = {}
         self._ended: list[tuple[Held, End]] = []
+        self._closing = False
+        self._seldom = Seldom(_log)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="jobyard-handlers", daemon=True)
         self._thread.start()
@@ -37,7 +42,14 @@ class Tasks:
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_forever()
+            while not self._closing:
+                # A handler may stop the loop, and a task or callback that it made may exit or be interrupted: asyncio lets that through. The other jobs go on.
+                try:
+                    self._loop.run_forever()
+                    if not self._closing:
+                        self._seldom.say(logging.ERROR, "stop", "a handler has stopped the event loop; it goes on")
+                except BaseException as error:
+                    self._seldom.say(logging.ERROR, type(error).__name__, f"{type(error).__name__} came out of the event loop; it goes on")
         finally:
             self._loop.close()
 
@@ -67,6 +79,7 @@ class Tasks:
 
     def close(self) -> None:
         """Stop the loop, and wait a moment for its thread. A handler that blocks it is left behind."""
+        self._closing = True
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_CLOSE_S)
@@ -102,8 +115,10 @@ class Tasks:
         except NotStarted:
             self._declined(attempt)
             return
-        except GeneratorExit:  # the loop is gone
-            raise
+        except GeneratorExit as error:
+            if self._gone:
+                raise
+            end = attempt.raised(error)
         except BaseException as error:  # SystemExit, too: an attempt that failed
             end = attempt.raised(error)
         self._end(attempt, end)
@@ -125,11 +140,18 @@ class Tasks:
         except NotStarted:
             self._declined(attempt)
             return
-        except GeneratorExit:
-            raise
+        except GeneratorExit as error:
+            if self._gone:
+                raise
+            end = attempt.raised(error)
         except BaseException as error:
             end = attempt.raised(error)
         self._end(attempt, end)
+
+    @property
+    def _gone(self) -> bool:
+        """Whether coroutines are thrown away with their loop; else a GeneratorExit was raised by a handler."""
+        return not self._loop.is_running()
 
     def _declined(self, attempt: Attempt) -> None:
         attempt.task = None

@@ -1,6 +1,7 @@
 """Plain functions: each attempt in a thread of a small pool. A thread can't be stopped from outside, only asked."""
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -92,7 +93,8 @@ class Threads:
                 self._idle -= 1
             if work is None:
                 return
-            work()
+            with contextlib.suppress(BaseException):  # each tells its own end; a thread is never lost
+                work()
 
     def _run(self, attempt: Attempt) -> None:
         facts = self._around.facts

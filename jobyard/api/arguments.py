@@ -186,6 +186,14 @@ class Arguments:
         return InvalidArgs(f"{self.kind}: {f'argument {name}: ' if name else ''}{why}", field=name or "args")
 
 
+def _shown(value: object) -> str:
+    """A value in an error message; one whose own code is broken by its type."""
+    try:
+        return shown(repr(value))
+    except Exception:
+        return f"a {type(value).__name__}"
+
+
 class Results:
     """What one handler returns, as JSON."""
 
@@ -207,7 +215,7 @@ class Results:
         try:
             raw = json_values.to_json(self._codec.plain(value))
         except NotJson as error:
-            raise self._invalid(f"{shown(repr(value))} {error}") from None
+            raise self._invalid(f"{_shown(value)} {error}") from None
         problem = storable.problem_of_json(raw, most)
         if problem:
             raise self._invalid(problem)

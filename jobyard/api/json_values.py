@@ -1,5 +1,6 @@
 """Values to JSON bytes and back, by one annotation: msgspec where it knows the type (cheap), pydantic for the rest. Never pickle."""
 
+import inspect
 import json
 import warnings
 from typing import Any, Final, NoReturn, Protocol, cast
@@ -30,6 +31,8 @@ class ValueCodec(Protocol):
 
 
 def _hook(value: Any) -> object:
+    if inspect.isgenerator(value):  # pydantic would run it, and it may never end
+        raise NotJson("is a generator; make a list of it")
     from pydantic_core import to_jsonable_python
 
     return to_jsonable_python(value, by_alias=True)

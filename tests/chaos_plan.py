@@ -63,14 +63,17 @@ OF_SERVICES: Final[dict[Fault, int]] = {
     "cut connections": 3,
     "make topic again": 2,
 }
-SHARES: Final = (40, 40, 14)
-"""Of coordinators, agents and services in all faults."""
+OF_CLIENTS: Final[dict[Fault, int]] = {"drop": 1, "stall": 1, "delay": 1, "reset": 1}
+SHARES: Final = {"coordinator": 40, "agent": 40, "service": 14, "client": 6}
+"""In all faults."""
 
 POINTS_OF_A_LEADER: Final = tuple(point for point in Point if point not in (Point.TURN_HEARD, Point.REPORTS_DECIDED, Point.REPORTS_SENT))
 POINTS_OF_AN_AGENT: Final = (Point.TURN_HEARD, Point.REPORTS_DECIDED, Point.REPORTS_SENT)
 TOPICS: Final = ("buckets", "control", "reports")
 """Not the intake: what lies in it unread would be lost with it, as promised."""
 LINKS: Final = ("kafka", "postgres")
+CLIENT: Final = "client"
+"""Who submits, and is never killed."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +107,13 @@ def plan(seed: int, length_s: float, coordinators: Sequence[str], agents: Sequen
     steps: list[Step] = []
     at_s = FIRST_S
     while at_s < length_s:
-        (whose,) = rng.choices(("coordinator", "agent", "service"), SHARES)
+        (whose,) = rng.choices(tuple(SHARES), tuple(SHARES.values()))
         if whose == "service":
             steps.append(_of_service(rng, at_s))
         elif whose == "agent":
             steps.append(_of_process(rng, at_s, OF_AGENTS, agents, POINTS_OF_AN_AGENT, LINKS[:1]))
+        elif whose == "client":
+            steps.append(_of_process(rng, at_s, OF_CLIENTS, (CLIENT,), (), LINKS))
         else:
             steps.append(_of_process(rng, at_s, OF_COORDINATORS, coordinators, POINTS_OF_A_LEADER, LINKS))
         at_s += rng.expovariate(1 / EVERY_S)

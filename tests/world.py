@@ -181,8 +181,23 @@ class World:
             assert child.wait(PATIENCE_S)
         return moment
 
+    def broken(self, name: str) -> bool:
+        """Whether it has got to its point."""
+        return self._broken(name).exists()
+
     def _broken(self, name: str) -> Path:
         return self._folder / f"{name}.broken"
+
+    def names(self) -> tuple[str, ...]:
+        """What was started here and has not been seen to end."""
+        return tuple(self._children)
+
+    def ended_processes(self) -> list[tuple[str, int]]:
+        """Those that have ended by themselves, or by their point, since the last call, with their exit status (128 + N: by signal N)."""
+        ended = [(name, status) for name, child in self._children.items() if (status := child.returncode()) is not None]
+        for name, _ in ended:
+            self._children.pop(name).ask_to_stop()
+        return ended
 
     def said(self) -> str:
         """The end of every process' log."""
@@ -254,6 +269,9 @@ class World:
         """A job's state; None: there is no such job (yet)."""
         found = self.rows("select state::text from jobyard.job_status where job_id = %s", job)
         return found[0]["state"] if found else None
+
+    def is_final(self, job: str) -> bool:
+        return self.state(job) in ("succeeded", "failed", "cancelled", "expired", "refused")
 
     def ended(self) -> int:
         """How many jobs are final."""
@@ -366,7 +384,7 @@ class World:
         admin.ensure(self.topics.all())
         admin.close()
 
-    def destroy_topic(self, name: str) -> None:
+    def destroy_topic(self, name: str, may_end: Collection[str] = ()) -> None:
         """Delete it with everything in it, and make it again."""
         self._reports_destroyed |= name == self.topics.reports.name
         admin = Admin(self.addresses.kafka_bootstrap_servers, {})
@@ -378,7 +396,7 @@ class World:
             admin.ensure([topic])
             return admin.topic_ids([name])[name] not in (None, before)
 
-        self.until(f"topic {name} is made again", made)
+        self.until(f"topic {name} is made again", made, may_end=may_end)
         admin.close()
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import get_args
 
-from chaos_plan import LINKS, TOPICS, Fault, Step, plan
+from chaos_plan import CLIENT, LINKS, TOPICS, Fault, Step, plan
 
 from jobyard.process.points import Point
 
@@ -25,7 +25,7 @@ def test_it_keeps_to_its_time_and_its_targets() -> None:
     steps = plan(1, 1800, COORDINATORS, AGENTS)
     assert [step.at_s for step in steps] == sorted(step.at_s for step in steps)
     assert all(0 < step.at_s < 1800 for step in steps)
-    assert {step.target for step in steps} <= {*COORDINATORS, *AGENTS, *TOPICS, ""}
+    assert {step.target for step in steps} <= {*COORDINATORS, *AGENTS, *TOPICS, CLIENT, ""}
     assert all(step.detail in LINKS for step in steps if step.fault in ("drop", "stall", "delay", "reset"))
     assert not [step for step in steps if step.target in AGENTS and step.detail == "postgres"]
 

@@ -13,6 +13,7 @@ from jobyard import App, RetryPolicy, Snooze, current_job
 
 JOURNAL: Final = "ACCEPTANCE_JOURNAL"
 """The environment's name for the journal's file."""
+SNOOZE_S: Final = 0.5
 
 app = App()
 
@@ -78,7 +79,7 @@ def broken(n: int) -> int:
 async def snoozing(n: int) -> int:
     with journalled():
         if current_job().attempt == 1:
-            raise Snooze(0.5)
+            raise Snooze(SNOOZE_S)
         return n
 
 

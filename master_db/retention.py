@@ -1,4 +1,4 @@
-"""The housekeeper of the history: partitions made ahead, old ones dropped as a whole, statistics kept fresh.
+"""The housekeeper of the history: partitions made ahead, old ones dropped as a whole, statistics kept fresh; old quarantine and agents forgotten.
 
 Each coordinator calls it once an hour; one works at a time. Rows of unfinished jobs are kept for ever; they move aside when their partition goes.
 """
@@ -43,6 +43,13 @@ class Days(NamedTuple):
     days: int
 
 
+class Forgotten(NamedTuple):
+    """How many rows of `quarantine` and of ended agents went."""
+
+    quarantined: int
+    agents: int
+
+
 class Done(NamedTuple):
     """The answer of a function that gives none."""
 
@@ -71,6 +78,8 @@ class Kept:
     moved_jobs: int = 0
     waiting: list[str] = field(default_factory=list[str])
     forgotten_commands: int = 0
+    forgotten_quarantined: int = 0
+    forgotten_agents: int = 0
     analyzed: bool = False
 
 
@@ -81,6 +90,7 @@ _PARTITIONS = Query("partitions", Partition)
 _MAX_AGE = Query("id_max_age", Days)
 _DROP = Query("drop_partition", Moved)
 _FORGET = Statement("forget_commands")
+_ASIDE = Query("forget_aside", Forgotten)
 _ANALYZED = Query("analyzed_lately", Got)
 _ANALYZE = Query("analyze_history", Done)
 
@@ -105,7 +115,7 @@ def keep(connection: Connection, *, retention_days: int | None = None, partition
 
 
 def prune(connection: Connection, *, retention_days: int | None = None) -> Kept:
-    """Only drop what is past the retention, oldest first."""
+    """Only drop what is past the retention: partitions, oldest first, and what lies aside."""
     kept = Kept()
     with errors(COORDINATOR), _alone(connection) as mine:
         if not mine:
@@ -148,5 +158,7 @@ def _prune(connection: Connection, retention_days: int | None, kept: Kept) -> No
             kept.moved_jobs += _DROP.one(connection, suffix=suffix).jobs
         except psycopg.errors.LockNotAvailable:
             kept.waiting = old[place:]  # the oldest goes first
-            return
+            break
         kept.dropped.append(suffix)
+    # After the partitions: only then does nothing name the agents of their time.
+    kept.forgotten_quarantined, kept.forgotten_agents = _ASIDE.one(connection, retention_days=retention_days)

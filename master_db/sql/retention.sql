@@ -20,6 +20,9 @@ select jobyard.drop_partition($suffix::text) as jobs;
 -- name: forget_commands(days)
 delete from jobyard.commands where answered_at < now() - make_interval(days => $days::int);
 
+-- name: forget_aside(retention_days) -> Forgotten
+select quarantined, agents from jobyard.forget_aside($retention_days::int);
+
 -- name: analyzed_lately() -> Got
 select coalesce(min(coalesce(pg_stat_get_last_analyze_time(t), '-infinity')) > now() - interval '1 day', false) as yes
 from unnest(array['jobyard.jobs'::regclass, 'jobyard.attempts'::regclass, 'jobyard.job_events'::regclass]) t;

@@ -207,3 +207,52 @@ def test_L1_sessions_end_when_they_hang(database_url: str) -> None:
             other.execute("update jobyard.leases set epoch = epoch + 1")  # goes on when the server has ended the one that holds the lock
         with pytest.raises(ServiceUnavailable), connection.errors():
             hung.execute("select 1")
+
+
+def test_old_rows_of_quarantine_go(session: Connection) -> None:
+    for days in (1, 89, 91, 400):
+        session.execute(
+            "insert into jobyard.quarantine (at, reason) values (now() - make_interval(days => %s), %s::text)", [days, str(days)]
+        )
+    assert retention.keep(session).forgotten_quarantined == 2
+    assert retention.prune(session, retention_days=7).forgotten_quarantined == 1
+    assert [row[0] for row in session.execute("select reason from jobyard.quarantine")] == ["1"]
+
+
+def test_agents_that_ended_go_once_nothing_names_them(session: Connection) -> None:
+    def agent(name: str, ended_days: int | None) -> int:
+        row = session.execute(
+            "insert into jobyard.agents (incarnation, name, capacity, slots, lane_id, lost_after_s, kinds, versions, ended_at) "
+            "values (gen_random_uuid(), %s, 1, 1, 1, 15, '{}', '{}', now() - make_interval(days => %s)) returning agent_id",
+            [name, ended_days],
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def attempt_of(job: str, agent_id: int) -> None:
+        session.execute(
+            "insert into jobyard.attempts (job_id, fence, placed_at, finished_at, agent_id, bucket, kind_id, outcome, lane_id, attempt) "
+            "values (%s::uuid, 2, now(), now(), %s, 1, 1, 'failed', 1, 2)",
+            [job, agent_id],
+        )
+
+    def names() -> list[str]:
+        return [row[0] for row in session.execute("select name from jobyard.agents order by name")]
+
+    old_partitions(session)
+    agent("current", None)
+    agent("ended lately", 20)
+    agent("ended long ago", 119)
+    attempt_of(old_job(session, 118, waits=True), agent("ran an unfinished job", 117))
+    attempt_of(old_job(session, 116, waits=False), agent("ran one that has ended", 115))
+    session.execute(
+        "insert into jobyard.running (job_id, fence, started_at, agent_id, kind_id, lane_id, attempt) values (gen_random_uuid(), 1, now(), %s, 1, 1, 1)",
+        [agent("still runs", 119)],
+    )
+    assert retention.keep(session).forgotten_agents == 2
+    assert names() == ["current", "ended lately", "ran an unfinished job", "still runs"]
+
+
+def test_nothing_is_forgotten_that_an_id_could_still_come_for(session: Connection) -> None:
+    with pytest.raises(psycopg.Error, match="at least id_max_age_days"):
+        session.execute("select jobyard.forget_aside(6)")

@@ -47,6 +47,7 @@ RIGHTS: dict[str, frozenset[str]] = {
     "select jobyard.add_partition('2040-01-01', '2040-01-02')": frozenset(),
     "select jobyard.make_partitions(now(), now())": frozenset({"coordinator"}),
     "select jobyard.analyze_history()": frozenset({"coordinator"}),
+    "select jobyard.forget_aside()": frozenset({"coordinator"}),
     "create table jobyard.mine (x int)": frozenset(),
     "insert into jobyard.lanes (lane) values ('other')": frozenset({"operator"}),
     "insert into jobyard.leases (lane_id) values (7)": frozenset({"operator", "coordinator"}),

@@ -21,7 +21,8 @@ from jobyard.agent.resources import Resources
 from jobyard.agent.telemetry import Telemetry
 from jobyard.agent.turn import Turn
 from jobyard.api.app import App
-from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
+from jobyard.contracts.errors import ConfigurationError, JobyardError, ServiceUnavailable
+from jobyard.contracts.rights import rights_of
 from jobyard.contracts.rules import RULES, Rules
 from jobyard.contracts.topics import lane_topics
 from jobyard.kafka.admin import Admin
@@ -81,6 +82,7 @@ class AgentProcess:
         self._inbox = Inbox()
         self._asked = 0
         self._left: Leave | None = None
+        self._denied: JobyardError | None = None
         self._supervisor = Supervisor(self._ended)
         self._thread: threading.Thread | None = None
 
@@ -100,9 +102,10 @@ class AgentProcess:
         return self._done.wait(timeout_s)
 
     def result(self) -> Leave:
-        """How it left, once it has ended. Raises what it died of."""
-        if self._supervisor.error is not None:
-            raise self._supervisor.error
+        """How it left, once it has ended. Raises what it died of, or why it may not read any more."""
+        error = self._supervisor.error or self._denied
+        if error is not None:
+            raise error
         if self._left is None:
             raise RuntimeError("the agent has not ended")
         return self._left
@@ -148,9 +151,10 @@ class AgentProcess:
             topics.buckets.name,
             self._inbox,
             plan.rules.topics_every_s,
+            self._give_up,
         )
         try:
-            found = self._found(reader)
+            found = self._found(reader, admin)
         except BaseException:
             admin.close()
             raise
@@ -186,11 +190,19 @@ class AgentProcess:
             if not reading.is_alive():  # else it waits for an answer to what it has asked
                 admin.close()
 
-    def _found(self, reader: Reader) -> bool:
-        """Control's end, asked for until Kafka answers; false: asked to end before that. ConfigurationError: a topic is missing."""
+    def _give_up(self, error: JobyardError) -> None:
+        """The reader may not read: nothing can be done here any more. What runs may go on to its end, as at SIGTERM."""
+        _log.error("leaves, since it may not read its topics: %s", error)
+        self._denied = error
+        self.terminate()
+
+    def _found(self, reader: Reader, admin: Admin) -> bool:
+        """Control's end, asked for until Kafka answers; false: asked to end before that. ConfigurationError: a topic or a right is missing."""
         said = False
+        rights = rights_of("agent", self._plan.namespace, self._plan.lane)
         while not self._asked:
             try:
+                admin.demand(rights)
                 reader.find_control()
                 return True
             except ServiceUnavailable as error:

@@ -14,6 +14,7 @@ from jobyard.contracts.bundle import BundleMessage
 from jobyard.contracts.control import Bucket, ControlMessage
 from jobyard.contracts.errors import JobyardError
 from jobyard.kafka.consumer import BEGINNING, Message, OutOfRange, Read
+from jobyard.kafka.failures import KafkaDenied
 
 _log: Final = logging.getLogger(__name__)
 
@@ -21,6 +22,8 @@ _WAIT_S: Final = 0.1
 """A new assignment waits for the running poll at most so long."""
 _MOST: Final = 500
 _AGAIN_S: Final = 1.0
+_DENIED_S: Final = 10.0
+"""So long it is tried again when a right is missing: while somebody changes rights, one may be gone for a moment."""
 
 
 class Reading(Protocol):
@@ -55,10 +58,17 @@ class _Place(msgspec.Struct, eq=False):
 
 
 class Reader:
-    """Its own thread; `assign` and `stop` may be called from others."""
+    """Its own thread; `assign` and `stop` may be called from others. `give_up` is told, in its thread, when it may not read: it has ended then."""
 
     def __init__(
-        self, open_consumer: Callable[[], Reading], admin: Asking, control: str, buckets: str, inbox: Inbox, ids_every_s: float
+        self,
+        open_consumer: Callable[[], Reading],
+        admin: Asking,
+        control: str,
+        buckets: str,
+        inbox: Inbox,
+        ids_every_s: float,
+        give_up: Callable[[JobyardError], None],
     ) -> None:
         self._open = open_consumer
         self._admin = admin
@@ -70,6 +80,8 @@ class Reader:
         self._wanted: list[Bucket] | None = None
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+        self._give_up = give_up
+        self._denied_at: float | None = None
 
     def find_control(self) -> None:
         """Ask where control ends now: before the first hello, so that no answer to it is missed (A10). ServiceUnavailable."""
@@ -95,12 +107,24 @@ class Reader:
                 consumer.expect([self._control, self._buckets])  # so that the first bundles after welcome wait for no look-up
                 consumer.add([(topic, partition, place.next) for (topic, partition), place in self._places.items()])
                 self._read(consumer)
+            except KafkaDenied as error:
+                if self._denied_for_long():
+                    self._give_up(error)
+                    return
+                _log.warning("may not read: %s; tried again for %g s", error, _DENIED_S)
+                self._stopping.wait(_AGAIN_S)
             except JobyardError as error:
                 _log.warning("reading failed: %s; goes on with a new consumer", error)
                 self._stopping.wait(_AGAIN_S)
             finally:
                 if consumer is not None:
                     consumer.close()
+
+    def _denied_for_long(self) -> bool:
+        now = time.monotonic()
+        if self._denied_at is None:
+            self._denied_at = now
+        return now - self._denied_at >= _DENIED_S
 
     def _read(self, consumer: Reading) -> None:
         look_at = time.monotonic() + self._every_s
@@ -119,6 +143,7 @@ class Reader:
                 if control or bundles:
                     self._inbox.read(control, bundles)
             if time.monotonic() >= look_at:
+                self._denied_at = None  # it has been read since
                 self._look(consumer)
                 look_at = time.monotonic() + self._every_s
 

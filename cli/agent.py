@@ -46,7 +46,7 @@ def run(
         raise typer.BadParameter(problem)
     loaded = load(target, settings.app)
     with suppress(ServiceUnavailable):  # the agent says what it meets, and when it gives up
-        known_lanes.KafkaLanes(settings.kafka(), settings.kafka_options, settings.namespace).demand(chosen)
+        known_lanes.KafkaLanes(settings.kafka(), settings.kafka_options, settings.namespace, "agent").demand(chosen)
     plan = AgentPlan(
         app=loaded,
         bootstrap_servers=settings.kafka(),

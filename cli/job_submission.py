@@ -111,7 +111,7 @@ def _by_kafka(client: "Client", via: "Way | None") -> bool:
 
 
 def _kafka_lanes(client: "Client") -> known_lanes.KafkaLanes:
-    return known_lanes.KafkaLanes(cli_settings().kafka(), client.settings.kafka_options, client.settings.namespace)
+    return known_lanes.KafkaLanes(cli_settings().kafka(), client.settings.kafka_options, client.settings.namespace, "client")
 
 
 class Lines:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from jobyard.contracts.errors import ConfigurationError, NotFound, ServiceUnavailable
-from jobyard.contracts.topics import lane_topics, problem_of_name
+from jobyard.contracts.rights import Process, rights_of
+from jobyard.contracts.topics import problem_of_name
 
 ASKING_S = 5.0
 """How long Kafka may take to say which topics it has."""
@@ -22,12 +23,16 @@ def demand_name(lane: str) -> None:
 
 
 class KafkaLanes:
-    """The lanes whose topics Kafka has. Each is asked for once; the client is opened when first needed."""
+    """The lanes whose topics Kafka has. Each is asked for once; the client is opened when first needed.
 
-    def __init__(self, servers: str, options: Mapping[str, str], namespace: str) -> None:
+    `process`: for what process that is asked. Only a topic that it may see anyway is looked at, and what it may not do there is an error.
+    """
+
+    def __init__(self, servers: str, options: Mapping[str, str], namespace: str, process: Process) -> None:
         self._servers = servers
         self._options = options
         self._namespace = namespace
+        self._process: Process = process
         self._known: dict[str, bool] = {}
 
     def problem(self, lane: str) -> str | None:
@@ -50,12 +55,14 @@ class KafkaLanes:
         from jobyard.kafka.admin import Admin
 
         admin = Admin(self._servers, self._options, timeout_s=ASKING_S)
+        rights = rights_of(self._process, self._namespace, lane)
         try:
-            return admin.partitions(lane_topics(self._namespace, lane).intake.name) > 0
-        except ServiceUnavailable:
+            admin.demand(rights)
+            return admin.partitions(rights[0].name) > 0
+        except ServiceUnavailable as error:
             raise ServiceUnavailable(
                 f"Kafka does not answer at {self._servers} (asked for {ASKING_S:g} s), so nothing was begun. Does it run? `jobyard dev status`; "
-                "JOBYARD_KAFKA_BOOTSTRAP_SERVERS says where it is"
+                f"JOBYARD_KAFKA_BOOTSTRAP_SERVERS says where it is. {error}"
             ) from None
         finally:
             admin.close()

@@ -9,6 +9,7 @@ from jobyard.cli.exits import Exit
 from jobyard.cli.output import AsJson
 from jobyard.cli.services import admin, master_db
 from jobyard.contracts.errors import ConfigurationError
+from jobyard.contracts.rights import Grant, Process, principal_of, rights_of
 from jobyard.contracts.topics import Topic, lane_topics, problem_of_name
 from jobyard.settings import cli_settings
 
@@ -53,7 +54,53 @@ def check(lane: Lanes = None, every: All = False, as_json: AsJson = False) -> No
         raise typer.Exit(Exit.REFUSED)
 
 
+@app.command()
+def acls(
+    lane: Lanes = None,
+    every: All = False,
+    agent: Annotated[list[str] | None, typer.Option("--agent", help="Who runs agents; several times for several.")] = None,
+    client: Annotated[list[str] | None, typer.Option("--client", help="Who submits by Kafka; several times for several.")] = None,
+    coordinator: Annotated[
+        list[str] | None, typer.Option("--coordinator", help="Who leads, and makes topics; several times for several.")
+    ] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Make them, as a user that may alter the cluster's ACLs.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the least rights that each process needs in Kafka, as calls of kafka-acls; with --apply make them. None is ever taken away.
+
+    A principal without a type is a user: shop is User:shop.
+
+    Example: jobyard topics acls --lane default --agent agents --client shop --coordinator coordinator
+    """
+    asked: tuple[tuple[Process, list[str] | None], ...] = (("coordinator", coordinator), ("agent", agent), ("client", client))
+    grants = [
+        Grant(_principal(principal), right)
+        for name in _lanes(lane, every)
+        for process, principals in asked
+        for principal in principals or ()
+        for right in rights_of(process, cli_settings().namespace, name)
+    ]
+    if not grants:
+        raise typer.BadParameter("for whom? Give --agent, --client or --coordinator a principal, User:shop for example")
+    if apply:
+        with admin() as kafka:
+            for grant in grants:
+                kafka.allow(grant.principal, [grant.right])
+    servers = cli_settings().kafka_bootstrap_servers or "HOST:PORT"
+    for grant in grants:
+        if as_json:
+            output.one(grant.fields(), as_json=True)
+        elif not apply:
+            output.say(grant.as_call(servers))
+    if apply and not as_json:
+        output.say(f"{sum(len(grant.right.operations) for grant in grants)} rights are there now")
+
+
 def _topics(lanes: list[str] | None, every: bool) -> list[Topic]:
+    return [topic for name in _lanes(lanes, every) for topic in lane_topics(cli_settings().namespace, name).all()]
+
+
+def _lanes(lanes: list[str] | None, every: bool) -> list[str]:
     if every:
         from jobyard.master_db import operations
 
@@ -65,4 +112,11 @@ def _topics(lanes: list[str] | None, every: bool) -> list[Topic]:
         problem = problem_of_name("lane", name)
         if problem:
             raise ConfigurationError(problem)
-    return [topic for name in names for topic in lane_topics(cli_settings().namespace, name).all()]
+    return names
+
+
+def _principal(given: str) -> str:
+    try:
+        return principal_of(given)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None

@@ -60,8 +60,12 @@ class Coordinator:
         self._admin = Admin(plan.bootstrap_servers, plan.kafka_options)
 
     def run(self, stop: threading.Event) -> None:
-        """Lead lanes until `stop` is set. Waits for a database that does not answer yet; ConfigurationError if its schema is not this program's."""
+        """Lead lanes until `stop` is set. Waits for services that do not answer yet.
+
+        ConfigurationError if the database's schema is not this program's, or if a service does not let us in.
+        """
         try:
+            self._try_kafka()
             if not self._await_database(stop):
                 return
             housekeeper = Housekeeper(self._keep)
@@ -74,6 +78,13 @@ class Coordinator:
                 lanes.close()
         finally:
             self._admin.close()
+
+    def _try_kafka(self) -> None:
+        """A password or certificate that is wrong is wrong for every lane: told before any is taken. That nobody answers is each leader's trouble."""
+        try:
+            self._admin.reach()
+        except ServiceUnavailable as error:
+            _log.warning("%s; trying until it answers", error)
 
     def _await_database(self, stop: threading.Event) -> bool:
         """Whether the database is ready, its partitions made: without them jobs cannot be stored. False: stopped before."""

@@ -99,6 +99,8 @@ class KafkaIntake:
             else:
                 delivery.done.wait(_TURN_S)
         failure = delivery.failure
+        if failure is not None and failure.denied:
+            raise ConfigurationError(f"Kafka, topic {delivery.topic}: {failure.message}")
         if failure is not None and failure.sort == "configuration":
             raise ConfigurationError(
                 f"Kafka, topic {delivery.topic}: {failure.message}. Does the lane exist? `jobyard lane add` makes its topics"

@@ -59,3 +59,8 @@ def lane_topics(namespace: str, lane: str) -> LaneTopics:
         control=Topic(f"{namespace}.{lane}.control", 1, False, hour),
         buckets=Topic(f"{namespace}.{lane}.buckets", BUCKETS_ADDED, True, hour),
     )
+
+
+def assigned_group(namespace: str) -> str:
+    """The group's name that the client library insists on. Nobody ever joins it."""
+    return f"{namespace}.assigned"

@@ -9,9 +9,11 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka import admin as untyped
 
 from jobyard.contracts.errors import ConfigurationError, JobyardError, ServiceUnavailable
+from jobyard.contracts.rights import Operation, Right, rights_of
 from jobyard.contracts.topics import Topic, lane_topics
 from jobyard.kafka.described import Described, problems_of
-from jobyard.kafka.failures import ABSENT, error_in, raised
+from jobyard.kafka.failures import ABSENT, KafkaDenied, as_exception, error_in, failure_of, raised
+from jobyard.kafka.heard import Heard
 from jobyard.kafka.options import admin_options
 
 _T = TypeVar("_T")
@@ -19,6 +21,16 @@ _T = TypeVar("_T")
 _library: Final[Any] = untyped
 _LOOK_S: Final = 0.02
 _REPLICAS: Final = 3
+_NO_RIGHT: Final = "TOPIC_AUTHORIZATION_FAILED"
+_OPERATIONS: Final[Mapping[Operation, str]] = {
+    "Alter": "ALTER",
+    "Create": "CREATE",
+    "Delete": "DELETE",
+    "Describe": "DESCRIBE",
+    "DescribeConfigs": "DESCRIBE_CONFIGS",
+    "Read": "READ",
+    "Write": "WRITE",
+}
 
 
 class Admin:
@@ -27,10 +39,15 @@ class Admin:
     def __init__(self, bootstrap: str, options: Mapping[str, str], *, timeout_s: float = 10.0) -> None:
         self._bootstrap = bootstrap
         self._timeout_s = timeout_s
+        self._heard = Heard()
         try:
-            self._client: Any = _library.AdminClient(admin_options(bootstrap, options))
+            self._client: Any = _library.AdminClient({**admin_options(bootstrap, options), "error_cb": self._heard})
         except KafkaException as error:
             raise ConfigurationError(f"JOBYARD_KAFKA_OPTIONS: {raised(error, 'open an admin client')}") from None
+
+    def reach(self) -> None:
+        """Ask something that everybody may. KafkaDenied: the brokers let us not in, or we don't trust them; ServiceUnavailable: nobody answers."""
+        self._brokers()
 
     def end_offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """The offset after the last message, of each partition, as it is now.
@@ -143,6 +160,54 @@ class Admin:
         for name, future in asked.items():
             self._unless_absent(future, f"delete topic {name}")
 
+    def demand(self, rights: Iterable[Right]) -> None:
+        """Raises KafkaDenied with all that whoever asks may not of this, a line each. Of groups, and of topics that are not there, it says nothing."""
+        wanted = {right.name: right for right in rights if right.resource == "topic"}
+        lacking: list[str] = []
+        for name, right in wanted.items():
+            try:
+                found = self._topics([name], operations=True)[name]
+            except KafkaDenied as error:
+                if error.code != _NO_RIGHT:
+                    raise
+                may: set[str] = set()
+            else:
+                if found is None:
+                    continue
+                may = {operation.name for operation in found.authorized_operations or ()}
+            missing = [operation for operation in right.operations if operation != "Create" and _OPERATIONS[operation] not in may]
+            if missing:
+                lacking.append(
+                    f"Kafka grants no {', '.join(missing)} on topic {name}: `jobyard topics acls` prints the rights that each process needs"
+                )
+        if lacking:
+            raise KafkaDenied("\n".join(lacking), _NO_RIGHT)
+
+    def allow(self, principal: str, rights: Iterable[Right], host: str = "*") -> None:
+        """Let a principal ("User:shop") do this, from that host. What it may already stays; repeating is no error.
+
+        ConfigurationError if whoever asks may not alter the cluster's ACLs, or the brokers have no authorizer.
+        """
+        wanted = [
+            _library.AclBinding(
+                _library.ResourceType[right.resource.upper()],
+                right.name,
+                _library.ResourcePatternType.LITERAL,
+                principal,
+                host,
+                _library.AclOperation[_OPERATIONS[operation]],
+                _library.AclPermissionType.ALLOW,
+            )
+            for right in rights
+            for operation in right.operations
+        ]
+        what = f"let {principal} do what its process needs"
+        asked: dict[Any, concurrent.futures.Future[Any]] = self._asked(
+            what, lambda: self._client.create_acls(wanted, request_timeout=self._timeout_s)
+        )
+        for future in asked.values():
+            self._result(future, what)
+
     def close(self) -> None:
         """End the client. Twice is safe; other calls after it fail."""
         self._client = None
@@ -184,12 +249,15 @@ class Admin:
                 answers[place.partition] = error
         return answers
 
-    def _topics(self, names: Sequence[str]) -> dict[str, Any]:
-        """The library's descriptions; None: absent."""
+    def _topics(self, names: Sequence[str], *, operations: bool = False) -> dict[str, Any]:
+        """The library's descriptions; None: absent. `operations`: with what whoever asks may do with each."""
         if not names:
             return {}
         asked: dict[str, concurrent.futures.Future[Any]] = self._asked(
-            "describe topics", lambda: self._client.describe_topics(TopicCollection(list(names)), request_timeout=self._timeout_s)
+            "describe topics",
+            lambda: self._client.describe_topics(
+                TopicCollection(list(names)), include_authorized_operations=operations, request_timeout=self._timeout_s
+            ),
         )
         return {name: self._unless_absent(asked[name], f"describe topic {name}") for name in names}
 
@@ -215,7 +283,7 @@ class Admin:
             except KafkaException as exception:
                 error = error_in(exception)
                 if error is None or error.code() != KafkaError.TOPIC_ALREADY_EXISTS:  # else somebody else was faster
-                    raise raised(exception, f"create topic {name}") from None
+                    raise self._raised(exception, f"create topic {name}") from None
         return made
 
     def _await_leaders(self, topics: list[Topic]) -> None:
@@ -239,20 +307,30 @@ class Admin:
         try:
             return ask()
         except KafkaException as exception:
-            raise raised(exception, what) from None
+            raise self._raised(exception, what) from None
 
     def _future(self, future: "concurrent.futures.Future[Any]", what: str) -> Any:
         try:
             # The library's own time-out comes first; this one is for the case that it doesn't.
-            return future.result(self._timeout_s + 5.0)
+            answer = future.result(self._timeout_s + 5.0)
         except concurrent.futures.TimeoutError:
             raise ServiceUnavailable(f"Kafka did not answer. {what}: nothing within {self._timeout_s:g} s") from None
+        self._heard.worked()
+        return answer
+
+    def _raised(self, exception: KafkaException, what: str) -> JobyardError:
+        """The exception to raise instead; for a time-out with what the library has said about the brokers meanwhile."""
+        error = error_in(exception)
+        if error is None or self._client is None:
+            return raised(exception, what)
+        self._client.poll(0)
+        return as_exception(self._heard.instead_of(failure_of(error)), what)
 
     def _result(self, future: "concurrent.futures.Future[Any]", what: str) -> Any:
         try:
             return self._future(future, what)
         except KafkaException as exception:
-            raise raised(exception, what) from None
+            raise self._raised(exception, what) from None
 
     def _unless_absent(self, future: "concurrent.futures.Future[Any]", what: str) -> Any:
         """The result; None if the topic does not exist."""
@@ -262,13 +340,18 @@ class Admin:
             error = error_in(exception)
             if error is not None and error.code() in ABSENT:
                 return None
-            raise raised(exception, what) from None
+            raise self._raised(exception, what) from None
 
 
 def ensure_topics(bootstrap: str, options: Mapping[str, str], namespace: str, lane: str) -> list[str]:
-    """Make what is missing of a lane's four topics, and check them. Returns the names of those made; errors as of `Admin.ensure`."""
+    """Make what is missing of a lane's four topics, and check them, and that a leader may do all that it must.
+
+    Returns the names of those made; errors as of `Admin.ensure` and `Admin.demand`.
+    """
     admin = Admin(bootstrap, options)
     try:
-        return admin.ensure(lane_topics(namespace, lane).all())
+        made = admin.ensure(lane_topics(namespace, lane).all())
+        admin.demand(rights_of("coordinator", namespace, lane))
+        return made
     finally:
         admin.close()

@@ -70,16 +70,35 @@ ABSENT: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN
 """The topic or partition does not exist, or is not known yet to whom was asked."""
 
 
+DENIED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED})
+"""The brokers do not let this user in, or we do not trust them."""
+_NO_RIGHT: Final = frozenset(
+    {KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED}
+)
+_MENDS: Final[dict[int, str]] = {
+    **dict.fromkeys(_NO_RIGHT, "this user has no such right: `jobyard topics acls` prints which ones each process needs"),
+    **dict.fromkeys(
+        (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED),
+        "sasl.username, sasl.password or sasl.mechanism in JOBYARD_KAFKA_OPTIONS is wrong",
+    ),
+    KafkaError._SSL: (
+        "ssl.ca.location in JOBYARD_KAFKA_OPTIONS must be the authority of the brokers' certificates, "
+        "and these be made for the host names by which JOBYARD_KAFKA_BOOTSTRAP_SERVERS and the brokers call them"
+    ),
+}
+
+
 class KafkaFailure(msgspec.Struct, frozen=True):
-    """What failed.
+    """What failed. `message` says what to do about it, too, where that is known.
 
     `sort`: unavailable = try again later; fatal = this client can do nothing more, open a new one; configuration = somebody must mend
-    settings or rights; other = this one message or request was refused.
+    settings or rights; other = this one message or request was refused. `denied`: for want of a right, or of a password or certificate that fits.
     """
 
     sort: Sort
     code: str
     message: str
+    denied: bool = False
 
 
 class KafkaRefused(JobyardError):
@@ -88,6 +107,14 @@ class KafkaRefused(JobyardError):
     def __init__(self, failure: KafkaFailure) -> None:
         super().__init__(f"Kafka refused: {failure.message} ({failure.code})")
         self.failure = failure
+
+
+class KafkaDenied(ConfigurationError):
+    """Kafka does not let this user in, or not do this; or we don't trust it. `code`: Kafka's name for that."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class KafkaClientDied(ServiceUnavailable):
@@ -112,7 +139,9 @@ def failure_of(error: KafkaError) -> KafkaFailure:
         sort = "configuration"
     else:
         sort = "unavailable" if error.retriable() else "other"
-    return KafkaFailure(sort, error.name(), error.str())
+    mend = _MENDS.get(code)
+    said = error.str().strip().rstrip(".")
+    return KafkaFailure(sort, error.name(), f"{said}; {mend}" if mend else error.str(), code in _NO_RIGHT or code in DENIED)
 
 
 def raised(exception: KafkaException, what: str) -> JobyardError:
@@ -126,6 +155,8 @@ def raised(exception: KafkaException, what: str) -> JobyardError:
 def as_exception(failure: KafkaFailure, what: str) -> JobyardError:
     """The exception for a failure."""
     message = f"{what}: {failure.message} ({failure.code})"
+    if failure.denied:
+        return KafkaDenied(f"Kafka refused. {message}", failure.code)
     match failure.sort:
         case "unavailable":
             return ServiceUnavailable(f"Kafka did not answer. {message}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from jobyard.contracts.errors import ConfigurationError
-from jobyard.contracts.topics import MAX_MESSAGE_BYTES
+from jobyard.contracts.topics import MAX_MESSAGE_BYTES, assigned_group
 
 _SAID_AGAIN_S: Final = 30.0
 
@@ -133,7 +133,7 @@ def _merged(bootstrap: str, options: Mapping[str, str], ours: Mapping[str, str |
 
 def consumer_options(bootstrap: str, options: Mapping[str, str], namespace: str) -> dict[str, str | int | bool]:
     """For a consumer. The group is a name that the library insists on; nobody ever joins it."""
-    return _merged(bootstrap, options, {"group.id": f"{namespace}.assigned", **_CONSUMER})
+    return _merged(bootstrap, options, {"group.id": assigned_group(namespace), **_CONSUMER})
 
 
 def producer_options(bootstrap: str, options: Mapping[str, str], timeout_s: float, linger_ms: float) -> dict[str, str | int | bool]:

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
 from jobyard.kafka.failures import ABSENT, KafkaFailure, error_in, failure_of, raised
+from jobyard.kafka.heard import Heard
 from jobyard.kafka.options import LIBRARY_LOG, producer_options
 
 _log: Final = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ class Producer:
 
     def __init__(self, settings: Mapping[str, str | int | bool], block_s: float) -> None:
         self._fatal: str | None = None
+        self._background = Heard()
         self._block_s = block_s
         self._client = confluent_kafka.Producer(dict(settings), logger=LIBRARY_LOG, error_cb=self._heard)
 
@@ -45,7 +47,7 @@ class Producer:
         `on_delivery` instead, if nothing was sent to the topic before.)
         """
         deadline = time.monotonic() + self._block_s
-        told = None if on_delivery is None else _teller(on_delivery)
+        told = None if on_delivery is None else self._teller(on_delivery)
         while True:
             try:
                 if told is None:
@@ -99,18 +101,22 @@ class Producer:
 
     def _heard(self, error: KafkaError) -> None:
         failure = failure_of(error)
+        self._background(error)
         if failure.sort == "fatal":
             self._fatal = f"{failure.message} ({failure.code})"
             _log.error("Kafka's producer can't go on: %s", self._fatal)
         else:
             _log.debug("Kafka: %s (%s)", failure.message, failure.code)
 
+    def _teller(self, on_delivery: Callable[[KafkaFailure | None], None]) -> Callable[[KafkaError | None, confluent_kafka.Message], None]:
+        def told(error: KafkaError | None, _: confluent_kafka.Message) -> None:
+            if error is None:
+                self._background.worked()
+                on_delivery(None)
+            else:  # of a time-out, why nobody answered
+                on_delivery(self._background.instead_of(failure_of(error)))
 
-def _teller(on_delivery: Callable[[KafkaFailure | None], None]) -> Callable[[KafkaError | None, confluent_kafka.Message], None]:
-    def told(error: KafkaError | None, _: confluent_kafka.Message) -> None:
-        on_delivery(None if error is None else failure_of(error))
-
-    return told
+        return told
 
 
 def open_producer(

@@ -4,13 +4,16 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
+import pytest
+
 from jobyard.agent.inbox import Inbox, Taken
 from jobyard.agent.reader import Reader
 from jobyard.contracts import codec
 from jobyard.contracts.bundle import BundleMessage
 from jobyard.contracts.control import Bucket, Drain
-from jobyard.contracts.errors import ServiceUnavailable
+from jobyard.contracts.errors import JobyardError, ServiceUnavailable
 from jobyard.kafka.consumer import BEGINNING, Message, OutOfRange, Read
+from jobyard.kafka.failures import KafkaDenied
 
 CONTROL, BUCKETS = "ns.default.control", "ns.default.buckets"
 PATIENCE_S = 10.0
@@ -119,12 +122,13 @@ def bundle(fence: int) -> bytes:
 @contextmanager
 def reading(log: Log, ids_every_s: float = 1000.0) -> Generator[tuple[Reader, Inbox]]:
     inbox = Inbox()
+    given_up: list[JobyardError] = []
 
     def opened() -> Log:
         log.opened += 1
         return log
 
-    reader = Reader(opened, log, CONTROL, BUCKETS, inbox, ids_every_s)
+    reader = Reader(opened, log, CONTROL, BUCKETS, inbox, ids_every_s, given_up.append)
     reader.find_control()
     thread = threading.Thread(target=reader.run, daemon=True)
     thread.start()
@@ -135,6 +139,7 @@ def reading(log: Log, ids_every_s: float = 1000.0) -> Generator[tuple[Reader, In
         inbox.close()
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
+        assert given_up == []
 
 
 def take(inbox: Inbox, enough: Callable[[Taken], bool]) -> Taken:
@@ -292,3 +297,41 @@ def test_what_cannot_be_decoded_is_dropped_and_reading_goes_on() -> None:
     with reading(log) as (reader, inbox):
         reader.assign([Bucket(2, 3, "b1", 0)])
         assert fences(inbox, 1) == [5]
+
+
+class Denying(Log):
+    """A consumer that may not read: as often as `times`, then it may."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    def consume(self, most: int, timeout_s: float = 0.0) -> list[Read]:
+        if self.times:
+            self.times -= 1
+            raise KafkaDenied("no right", "TOPIC_AUTHORIZATION_FAILED")
+        return super().consume(most, timeout_s)
+
+
+@pytest.mark.parametrize(("patience_s", "gives_up"), [(0.0, True), (60.0, False)])
+def test_who_may_not_read_gives_up_after_a_while(monkeypatch: pytest.MonkeyPatch, patience_s: float, gives_up: bool) -> None:
+    monkeypatch.setattr("jobyard.agent.reader._DENIED_S", patience_s)
+    monkeypatch.setattr("jobyard.agent.reader._AGAIN_S", 0.0)
+    log, inbox, given_up = Denying(2), Inbox(), list[JobyardError]()
+    reader = Reader(lambda: log, log, CONTROL, BUCKETS, inbox, 0.0, given_up.append)
+    reader.find_control()
+    thread = threading.Thread(target=reader.run, daemon=True)
+    thread.start()
+    log.write(CONTROL, 0, drain(7))
+    try:
+        if gives_up:
+            thread.join(PATIENCE_S)
+            assert [str(error) for error in given_up] == ["no right"]
+        else:
+            assert take(inbox, lambda taken: bool(taken.control)).control == [codec.decode_control(drain(7))]
+            assert given_up == []
+    finally:
+        reader.stop()
+        inbox.close()
+        thread.join(PATIENCE_S)
+    assert not thread.is_alive()

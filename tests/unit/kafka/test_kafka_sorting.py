@@ -10,7 +10,8 @@ from jobyard.contracts.topics import lane_topics
 from jobyard.kafka.admin import Admin
 from jobyard.kafka.consumer import open_consumer
 from jobyard.kafka.described import Described, problems_of
-from jobyard.kafka.failures import KafkaClientDied, KafkaRefused, failure_of, raised
+from jobyard.kafka.failures import KafkaClientDied, KafkaDenied, KafkaFailure, KafkaRefused, failure_of, raised
+from jobyard.kafka.heard import Heard
 from jobyard.kafka.options import consumer_options, producer_options
 from jobyard.kafka.producer import open_producer
 
@@ -24,7 +25,9 @@ TOPICS = lane_topics("jobyard", "default")
         (KafkaError(KafkaError.NOT_ENOUGH_REPLICAS), "unavailable", ServiceUnavailable),
         (KafkaError(KafkaError._FATAL), "fatal", KafkaClientDied),
         (KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, fatal=True), "fatal", KafkaClientDied),
-        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "configuration", ConfigurationError),
+        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "configuration", KafkaDenied),
+        (KafkaError(KafkaError._AUTHENTICATION), "configuration", KafkaDenied),
+        (KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, fatal=True), "fatal", KafkaDenied),
         (KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "configuration", ConfigurationError),
         (KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), "other", KafkaRefused),
         (KafkaError(KafkaError.INVALID_TXN_STATE, retriable=True), "unavailable", ServiceUnavailable),
@@ -104,3 +107,36 @@ def test_a_wrong_setting_names_topic_setting_value_and_mend(setting: str) -> Non
         f"topic jobyard.default.control has {setting}=77, and must have {topic.settings[setting]}: run `kafka-configs"
     )
     assert problem.endswith(f"--add-config {setting}={topic.settings[setting]}`")
+
+
+def heard(*errors: KafkaError) -> KafkaFailure:
+    """What a time-out means after these."""
+    said = Heard()
+    for error in errors:
+        said(error)
+    return said.instead_of(failure_of(KafkaError(KafkaError._TIMED_OUT)))
+
+
+def test_a_time_out_is_told_by_what_was_heard_meanwhile() -> None:
+    down = KafkaError(KafkaError._ALL_BROKERS_DOWN)
+    refused = KafkaError(KafkaError._TRANSPORT, "connection refused")
+    password = KafkaError(KafkaError._AUTHENTICATION, "invalid credentials")
+    assert heard().code == "_TIMED_OUT"
+    assert heard(refused, down).message == "connection refused"
+    assert "security.protocol" in heard(down).message
+    assert heard(down).sort == "unavailable"
+    assert heard(password, down, refused).denied
+    assert "sasl.password" in heard(password).message
+
+
+def test_what_was_heard_is_forgotten_once_something_works() -> None:
+    said = Heard()
+    said(KafkaError(KafkaError._SSL, "certificate verify failed"))
+    said.worked()
+    assert said.instead_of(failure_of(KafkaError(KafkaError._TIMED_OUT))).code == "_TIMED_OUT"
+
+
+def test_only_time_outs_are_told_otherwise() -> None:
+    said = Heard()
+    said(KafkaError(KafkaError._SSL, "certificate verify failed"))
+    assert said.instead_of(failure_of(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))).code == "MSG_SIZE_TOO_LARGE"

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 import pytest_socket
-from worlds import breakable, breakable_database, breakable_world, make_world
+from worlds import breakable, breakable_database, breakable_world, make_world, module_world
 
 from jobyard import migrations
 from jobyard.embedded.services import Addresses, Services
 
-__all__ = ["breakable", "breakable_database", "breakable_world", "make_world"]  # fixtures of the acceptance tests
+__all__ = ["breakable", "breakable_database", "breakable_world", "make_world", "module_world"]  # fixtures of the acceptance tests
 
 HERE = Path(__file__).parent.parent / ".jobyard" / "tests"  # a folder a test session, named by its process
 UNIT = Path(__file__).parent / "unit"

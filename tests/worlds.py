@@ -28,6 +28,21 @@ def make_world(services: Addresses, database_url: str, namespace: str, tmp_path:
 
 
 @pytest.fixture(scope="module")
+def module_world(services: Addresses, template_database: str, tmp_path_factory: pytest.TempPathFactory) -> MakeWorld:
+    """Makes a world that several tests of one module look at, on a fresh database. Who makes it ends it."""
+
+    def make(*, lost_after_s: float = 5.0) -> World:
+        name = f"jobyard_{secrets.token_hex(4)}"
+        with psycopg.connect(services.database_url, autocommit=True) as connection:
+            connection.execute(f"create database {name} template {template_database}".encode())
+        url = urlunsplit(urlsplit(services.database_url)._replace(path=f"/{name}"))
+        folder = tmp_path_factory.mktemp("world")
+        return World(folder, Addresses(url, services.kafka_bootstrap_servers), f"test-{name.replace('_', '-')}", lost_after_s=lost_after_s)
+
+    return make
+
+
+@pytest.fixture(scope="module")
 def breakable(services_folder: Path) -> Generator[Services]:
     """Embedded services that the tests of one module may break, and mend."""
     folder = services_folder / "acceptance"

@@ -181,7 +181,7 @@ class Chaos:
         for process in self._processes.values():
             self._start(process)
         for step in steps:
-            heapq.heappush(self._later, (step.at_s, next(self._numbers), partial(self._do, step)))
+            self.later(step.at_s - self.now, partial(self._do, step))
         while self.now < length_s:
             self._look()
             time.sleep(LOOK_S)

@@ -2,11 +2,12 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from jobyard.contracts.errors import JobyardError
+from jobyard.contracts.errors import JobyardError, ServiceUnavailable
 from jobyard.contracts.rules import Rules
 from jobyard.contracts.topics import LaneTopics
 from jobyard.coordinator.caution import Caution
@@ -43,6 +44,9 @@ _FLUSH_S = 5.0
 """How long an orderly end waits for messages on their way; what is left the next leader sends again."""
 _BACKOFF_S = (0.1, 0.3, 1.0, 2.0)
 """Waits after failures in a row: short, since a lease of 4 s is running out meanwhile."""
+_STEADY_S = 3.0
+"""A leadership that the services fail sooner than this has failed in a row with the one before, though small ticks went through: a full disk has room
+for some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ class Leader:
         self._caution = Caution()
         self._above = 0
         self._failures = 0
+        self._steady_at = 0.0
         self._thread = threading.Thread(target=self._run, name=f"leader-{lane}", daemon=True)
 
     def start(self) -> None:
@@ -128,6 +133,7 @@ class Leader:
             _log.error("leadership of lane %s failed, takes over again", self.lane, exc_info=error)
         self._stop.wait(_BACKOFF_S[min(self._failures, len(_BACKOFF_S) - 1)])
         self._failures += 1
+        self._steady_at = time.monotonic() + _STEADY_S if isinstance(error, ServiceUnavailable) else 0.0
 
     def _lead(self, store: LaneStore, term: Term) -> None:
         """One leadership, from a taken epoch to an orderly end (returns) or a failure (raises). Whatever was opened is closed."""
@@ -193,7 +199,8 @@ class Leader:
                 self._caution.refused(tick.taken)
                 raise
             self._caution.succeeded()
-            self._failures = 0
+            if time.monotonic() >= self._steady_at:
+                self._failures = 0
             maintenance.committed(tick.offsets)
             self._chores(decided, maintenance)
             if taken.lane.outranked_by is not None:

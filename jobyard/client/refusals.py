@@ -23,6 +23,7 @@ _UNAVAILABLE = ("53300", "57P01", "57P02", "57P03", "25006", "57014")
 # The same of a session that is wholly ours: the connection, the server's state, its resources, a time-out, a conflict of transactions.
 _PASSING = ("08", "53", "57", "58", "40", "55P03", "25P03", "25P04", "25006", "XX000")
 _CONNECTING = ("28", "3D")
+_DISK_FULL = "53100"
 _REJECTED = re.compile(r'FATAL: +(password authentication failed|(role|database) ".*" does not exist|no pg_hba.conf entry)')
 _NO_CONNECTION = ("connection failed:", "connection timeout", "[Errno")
 _HISTORY = "JY090"
@@ -38,10 +39,16 @@ def translated(error: psycopg.Error, needs: str | None = None) -> JobyardError |
         return ConfigurationError(f"the database has no Jobyard schema that fits this version ({message}). Run `jobyard db upgrade` on it")
     if state == _NO_RIGHT:
         return ConfigurationError(f"the database role lacks a right ({message}). {_mend(needs)}")
+    if state == _DISK_FULL:
+        return _disk_full(message)
     of_connection = state in _UNAVAILABLE or state.startswith("08") or not state
     if of_connection and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return _of_connection(" ".join(message.split()) or type(error).__name__)
     return None
+
+
+def _disk_full(text: str) -> JobyardError:
+    return ServiceUnavailable(f"Postgres: its disk is full, nothing was written: make room there, then it goes on by itself ({text})")
 
 
 def _of_connection(text: str) -> JobyardError:
@@ -59,6 +66,8 @@ def meaning(error: BaseException | None, needs: str | None = None) -> JobyardErr
         return None
     code = error.sqlstate or ""
     text = (error.diag.message_primary or str(error)).strip()
+    if code == _DISK_FULL:
+        return _disk_full(text)
     if code.startswith(_PASSING):
         return ServiceUnavailable(f"Postgres: {text}")
     if code.startswith(_CONNECTING):

@@ -6,14 +6,17 @@ a typo must not leave a time-out at its default.
 
 import difflib
 import functools
+import json
 import math
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     DotEnvSettingsSource,
@@ -39,6 +42,9 @@ _LARGEST_BYTES: Final = 3_145_728
 """Arguments and results: a message holds 4 MiB, and some of it is not theirs."""
 _SHORTEST_RETENTION_DAYS: Final = 7
 _PARTITIONS: Final = 30
+_IN_FILES: Final = ("database_url", "kafka_options")
+"""What may hold a password. Docker and Kubernetes hand secrets over as files: JOBYARD_DATABASE_URL_FILE names the one that holds JOBYARD_DATABASE_URL."""
+_FILE: Final = "_FILE"
 _NO_OBJECT: Final = 'JOBYARD_KAFKA_OPTIONS must be a JSON object, {"security.protocol": "SSL"} for example'
 
 SubmitVia: TypeAlias = Literal["sql", "kafka", "connection"]
@@ -81,6 +87,23 @@ Seconds = Annotated[float, Field(gt=0, le=30 * 86_400, allow_inf_nan=False)]
 Bytes = Annotated[int, Field(ge=1024, le=_LARGEST_BYTES)]
 
 
+class _SecretFiles(PydanticBaseSettingsSource):
+    """Settings whose files are named by `…_FILE`, in the environment or `.env`."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """The content of the setting's file, without the newline at its end; None: none is named."""
+        path = _secret_file(field_name) if field_name in _IN_FILES else None
+        return (None if path is None else _content(field_name, path)), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """All that stand in files."""
+        found = {name: self.get_field_value(field, name)[0] for name, field in self.settings_cls.model_fields.items()}
+        if (options := found.get("kafka_options")) is not None:
+            with suppress(ValueError):  # what is no JSON stays text, which is refused as any other value that is no object
+                found["kafka_options"] = json.loads(options)
+        return {name: value for name, value in found.items() if value is not None}
+
+
 class _Shared(BaseSettings):
     """What every process needs to know."""
 
@@ -107,6 +130,7 @@ class _Shared(BaseSettings):
         return (
             init_settings,
             env_settings,
+            _SecretFiles(settings_cls),
             DotEnvSettingsSource(settings_cls, env_file=ENV_FILE, env_file_encoding="utf-8"),
             TomlConfigSettingsSource(settings_cls, toml_file=TOML_FILE),
         )
@@ -216,7 +240,8 @@ _ALL: Final[tuple[type[_Shared], ...]] = (ClientSettings, CoordinatorSettings, A
 
 def known_names() -> list[str]:
     """Every setting of every process, as in the environment."""
-    return sorted({PREFIX + field.upper() for settings in _ALL for field in settings.model_fields})
+    fields = {field for settings in _ALL for field in settings.model_fields}
+    return sorted({PREFIX + field.upper() for field in fields} | {PREFIX + field.upper() + _FILE for field in _IN_FILES})
 
 
 @functools.cache
@@ -268,6 +293,8 @@ def origin(field: str) -> str:
     """Where the value of a setting comes from: the first that has one wins."""
     if _given(os.environ, PREFIX + field):
         return "environment"
+    if field in _IN_FILES and _secret_file(field) is not None:
+        return f"{PREFIX}{field.upper()}{_FILE}"
     if _given(DotEnvSettingsSource(CliSettings, env_file=ENV_FILE, env_file_encoding="utf-8").env_vars, PREFIX + field):
         return ENV_FILE
     try:
@@ -275,6 +302,32 @@ def origin(field: str) -> str:
     except FileNotFoundError:
         content = {}
     return TOML_FILE if field in content else "default"
+
+
+def _secret_file(field: str) -> str | None:
+    """The path of the file that holds the setting; None: none is named."""
+    name = PREFIX + field.upper() + _FILE
+    for values in (os.environ, DotEnvSettingsSource(CliSettings, env_file=ENV_FILE, env_file_encoding="utf-8").env_vars):
+        path = next((path for found, path in values.items() if found.upper() == name and path), None)
+        if path is not None:
+            return path
+    return None
+
+
+def _content(field: str, path: str) -> str:
+    """WrongSettings if it can't be read, holds nothing, or the setting itself is there, too. Nothing of the content is shown."""
+    name = PREFIX + field.upper()
+    if _given(os.environ, name):
+        raise WrongSettings(f"{name} and {name}{_FILE} are both set: leave one out")
+    try:
+        content = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        problem = (error.strerror if isinstance(error, OSError) else None) or "it is no UTF-8"
+    else:
+        if content.strip():
+            return content
+        problem = "it is empty"
+    raise WrongSettings(f"{name}{_FILE}={path!r}: {problem}")
 
 
 def _given(values: Mapping[str, str | None], wanted: str) -> bool:

@@ -158,3 +158,54 @@ def test_broken_toml_is_one_sentence() -> None:
     Path("jobyard.toml").write_text("lane = \n")
     (line,) = said(ClientSettings)
     assert line.startswith("jobyard.toml can't be read:")
+
+
+@pytest.mark.parametrize("newline", ["", "\n", "\r\n"])
+def test_secrets_may_stand_in_files(monkeypatch: pytest.MonkeyPatch, newline: str) -> None:
+    Path("url").write_bytes(f"postgresql://u:secret@h/db{newline}".encode())
+    Path("options").write_bytes(f'{{"sasl.password": "secret", "linger": 5}}{newline}'.encode())
+    monkeypatch.setenv("JOBYARD_DATABASE_URL_FILE", "url")
+    monkeypatch.setenv("JOBYARD_KAFKA_OPTIONS_FILE", str(Path("options").absolute()))
+    found = read(CoordinatorSettings)
+    assert found.database() == "postgresql://u:secret@h/db"
+    assert found.kafka_options == {"sasl.password": "secret", "linger": "5"}
+    assert settings.origin("database_url") == "JOBYARD_DATABASE_URL_FILE"
+    assert read(AgentSettings).kafka_options == found.kafka_options
+
+
+def test_an_agent_reads_no_file_with_a_databases_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBYARD_DATABASE_URL_FILE", "absent")
+    assert read(AgentSettings).lane == "default"
+
+
+def test_a_file_in_the_environment_wins_over_a_value_in_env_file() -> None:
+    Path("url").write_text("postgresql://of-file/db")
+    Path(".env").write_text("JOBYARD_DATABASE_URL_FILE=url\nJOBYARD_DATABASE_URL=postgresql://of-env/db\n")
+    assert read(ClientSettings).database() == "postgresql://of-file/db"
+
+
+@pytest.mark.parametrize(
+    ("content", "said_then"),
+    [
+        (None, "No such file"),
+        (b"\n", "it is empty"),
+        (b"\xff", "no UTF-8"),
+        (b"{secret", "must be a JSON object"),
+        (b'"secret"', "must be a JSON object"),
+    ],
+)
+def test_a_file_that_can_not_be_meant_is_refused_without_showing_it(
+    monkeypatch: pytest.MonkeyPatch, content: bytes | None, said_then: str
+) -> None:
+    if content is not None:
+        Path("options").write_bytes(content)
+    monkeypatch.setenv("JOBYARD_KAFKA_OPTIONS_FILE", "options")
+    (line,) = said(AgentSettings)
+    assert said_then in line
+    assert "secret" not in line
+
+
+def test_a_secret_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBYARD_DATABASE_URL", "postgresql://u:secret@h/db")
+    monkeypatch.setenv("JOBYARD_DATABASE_URL_FILE", "url")
+    assert said(ClientSettings) == ["JOBYARD_DATABASE_URL and JOBYARD_DATABASE_URL_FILE are both set: leave one out"]

@@ -85,6 +85,7 @@ class Sender:
                 self._again.append(event)
                 reached(Point.DELIVERY_FAILED, event)
 
+        reached(Point.MESSAGE_MADE, event)
         self._bus.produce(topic, codec.encode(outgoing.body), outgoing.key, outgoing.partition, told)
         reached(Point.MESSAGE_PRODUCED, event)
         return 1

@@ -5,11 +5,13 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
+import leader_points
 from agent_points import MADE
 
 from jobyard.process import points
@@ -22,7 +24,7 @@ def _always(*facts: Any) -> bool:
     return True
 
 
-CONDITIONS: Final[dict[str, When]] = {"always": _always}
+CONDITIONS: Final[dict[str, When]] = {"always": _always, **leader_points.CONDITIONS}
 """What the point's facts must be, by name: the process that is to break gets the name."""
 
 
@@ -31,7 +33,8 @@ class AtPoint:
     """Where a process breaks: when it gets to `point`, with facts for which `when` holds (see CONDITIONS), for the `nth` time.
 
     `after_s`: so much later, by a timer, while the process goes on (0: at once, there). `jobs`: ids of the jobs that the condition is about, if it is
-    one of those that are made for jobs.
+    one of those that are made for jobs. `stands_s`: how long its thread stands there before it breaks, while the others go on: what was handed to the
+    network before gets there.
     """
 
     point: Point
@@ -40,9 +43,10 @@ class AtPoint:
     nth: int = 1
     after_s: float = 0.0
     jobs: tuple[str, ...] = ()
+    stands_s: float = 0.0
 
     def spec(self, told: Path) -> str:
-        """What the process is given. `told`: the file that it makes when it has got there."""
+        """What the process is given. `told`: the file that it makes when it has got there, with the facts of a leader in it."""
         return json.dumps({**asdict(self), "told": str(told)})
 
     @classmethod
@@ -60,6 +64,22 @@ class Breaking:
         self._told = told
         self._holds = MADE[at.when](frozenset(at.jobs)) if at.when in MADE else CONDITIONS[at.when]
         self._met = 0
+        self._tick = leader_points.Tick()
+
+    def arm(self) -> None:
+        for point in Point:
+            watch = self._tick.watches.get(point)
+            if point is self._at.point:
+                points.arm(point, self if watch is None else self._after(watch))
+            elif watch is not None:
+                points.arm(point, watch)
+
+    def _after(self, watch: points.Action) -> points.Action:
+        def both(*facts: object) -> None:
+            watch(*facts)
+            self(*facts)
+
+        return both
 
     def __call__(self, *facts: object) -> None:
         if self._told.exists() or not self._holds(*facts):
@@ -68,19 +88,22 @@ class Breaking:
         if self._met < self._at.nth:
             return
         if self._at.after_s:
-            threading.Timer(self._at.after_s, self._break).start()
+            threading.Timer(self._at.after_s, self._break, facts).start()
         else:
-            self._break()
+            time.sleep(self._at.stands_s)
+            self._break(*facts)
 
-    def _break(self) -> None:
-        self._told.touch()
+    def _break(self, *facts: object) -> None:
+        whole = self._told.with_suffix(".told")
+        whole.write_text(json.dumps(self._tick.told(facts)))
+        whole.rename(self._told)  # it is whole when it is seen
         os.kill(os.getpid(), signal.SIGKILL if self._at.what == "kill" else signal.SIGSTOP)
 
 
 def main() -> None:
     at, told = AtPoint.parse(sys.argv[1])
     sys.argv[1:] = sys.argv[2:]
-    points.arm(at.point, Breaking(at, told))
+    Breaking(at, told).arm()
 
     from jobyard.cli.app import main as run  # after arming: what it imports may look at once
 

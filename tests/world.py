@@ -19,6 +19,7 @@ from at_point import AtPoint
 from evidence import Evidence, Execution, Expected, Lease, gather, read_journal
 from guarantees import Guarantee
 from psycopg.rows import dict_row
+from topic_reader import Lying, read_topic
 from workload import Workload
 
 from jobyard import JobRequest, settings
@@ -64,6 +65,7 @@ class World:
         self._folder = folder
         self.around = dict(around or {})
         self.addresses = addresses
+        self._namespace = namespace
         self.topics = lane_topics(namespace, "default")
         self.journal = folder / "journal"
         self._workload = Workload(addresses.database_url, addresses.kafka_bootstrap_servers, self.topics.intake.name)
@@ -179,11 +181,14 @@ class World:
         if at.what == "kill":
             child = self._children.pop(name)
             assert child.wait(PATIENCE_S)
+        else:
+            self.until(f"{name} is paused", lambda: stopped(self.pid(name)))
         return moment
 
-    def broken(self, name: str) -> bool:
-        """Whether it has got to its point."""
-        return self._broken(name).exists()
+    def told(self, name: str) -> dict[str, Any]:
+        """The facts of the point at which it broke: see leader_points."""
+        found: dict[str, Any] = json.loads(self._broken(name).read_text())
+        return found
 
     def _broken(self, name: str) -> Path:
         return self._folder / f"{name}.broken"
@@ -377,6 +382,10 @@ class World:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     # ---- topics ----
+
+    def lying_in(self, topic: str) -> list[Lying]:
+        """All messages of it that are there now."""
+        return read_topic(self.addresses.kafka_bootstrap_servers, self._namespace, topic)
 
     def make_topics(self) -> None:
         """Those that are missing."""

@@ -35,6 +35,8 @@ class Point(StrEnum):
     """The COMMIT is on its way, its answer is not here. Facts: the events."""
     TICK_COMMITTED = "tick committed"
     """Nothing of it is sent. Facts: the events."""
+    MESSAGE_MADE = "message made"
+    """One message is looked up, not handed to the producer. Facts: the event."""
     MESSAGE_PRODUCED = "message produced"
     """One message is handed to the producer. Facts: the event."""
     DELIVERY_FAILED = "delivery failed"

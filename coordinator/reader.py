@@ -2,10 +2,11 @@
 
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TypeAlias
 
 from jobyard.contracts import codec
+from jobyard.contracts.job import NewJob, RefusedJob
 from jobyard.contracts.moments import Instant
 from jobyard.contracts.reports import Finished, Heartbeat, Released, Reports
 from jobyard.contracts.rules import Rules
@@ -21,8 +22,8 @@ _MOST = 500
 _WAIT_S = 0.1
 """How long one poll waits; bounds how late a question for an end offset is asked."""
 
-_Found: TypeAlias = tuple[IntakeRead | ReportsRead, int, bool, list[tuple[str, bytes]]]
-"""What one message holds: what the tick gets, its weight, whether it is urgent, and its parts that cannot be named (reason, bytes)."""
+_Found: TypeAlias = tuple[list[IntakeRead] | list[ReportsRead], int, bool, list[tuple[str, bytes]]]
+"""What one message holds: what the ticks get, the weight of the last of it, whether it is urgent, and its parts that cannot be named (reason, bytes)."""
 
 
 class Reader:
@@ -110,14 +111,15 @@ class Reader:
             # A mistake of this program, that the same message would bring out again: it must not stop the lane (L18).
             _log.exception("stumbled over %s[%d] offset %d", record.topic, record.partition, record.offset)
             return self._put_bad(record, f"the reader stumbled over it: {type(error).__name__}: {error}"[:500], position)
-        read, weight, urgent, bad = found
+        reads, weight, urgent, bad = found
+        unread = (record.topic, position[1], record.offset)  # until its last part is put, the message is not read to its end
         for reason, body in bad:
-            part = BadMessage(record.topic, record.partition, record.offset, reason, body)
-            if not self._inbox.put(
-                part, 1, (record.topic, position[1], record.offset), urgent=True
-            ):  # the message is not read to its end yet
+            if not self._inbox.put(BadMessage(record.topic, record.partition, record.offset, reason, body), 1, unread, urgent=True):
                 return False
-        return self._inbox.put(read, max(weight, self._heaviness(record)), position, urgent=urgent)
+        for read in reads[:-1]:
+            if not self._inbox.put(read, self._rules.tick_most, unread, urgent=urgent):
+                return False
+        return self._inbox.put(reads[-1], max(weight, self._heaviness(record) // len(reads)), position, urgent=urgent)
 
     def _put_bad(self, record: Message, reason: str, position: tuple[str, str, int]) -> bool:
         return self._inbox.put(BadMessage(record.topic, record.partition, record.offset, reason, record.value), 1, position, urgent=True)
@@ -125,14 +127,18 @@ class Reader:
     def _reports_of(self, record: Message, fetched: Instant) -> _Found:
         message = codec.decode_reports(record.value)
         rows = {i: self._prepare(report) for i, report in enumerate(message.reports) if isinstance(report, Finished)}
-        return ReportsRead(record.offset, fetched, message, rows), _weight(message), _urgent(message), []
+        return [ReportsRead(record.offset, fetched, message, rows)], _weight(message), _urgent(message), []
 
     def _intake_of(self, record: Message, fetched: Instant) -> _Found:
         # By the broker's append time (L19); a broker that gives none counts as now.
         received = record.timestamp_s if record.timestamp_s > 0 else fetched
         intake = codec.decode_intake(record.value, self._lane, received, self._rules)
         key = f"{self._ids[record.topic]}/{record.offset}"
-        return IntakeRead(record.offset, received, key, intake.jobs, intake.refused), max(1, len(intake.jobs)), True, intake.bad
+        reads = [
+            IntakeRead(record.offset, received, f"{key}+{n}" if n else key, jobs, refused)
+            for n, (jobs, refused) in enumerate(_portions(intake, self._rules.tick_most))
+        ]
+        return reads, max(1, len(reads[-1].jobs) + len(reads[-1].refused)), True, intake.bad
 
     def _heaviness(self, record: Message) -> int:
         """What a message weighs for its bytes: a tick that is full by bytes weighs as much as one that is full by jobs."""
@@ -151,6 +157,14 @@ class Reader:
             if self._source.position(topic, 0) >= end:
                 del self._awaited[topic]
                 self._inbox.put_read_to(ReadTo(reports=topic == self._reports, at=at))
+
+
+def _portions(intake: codec.Intake, most: int) -> Iterator[tuple[list[NewJob], list[RefusedJob]]]:
+    """The jobs of one message, a tick's worth at a time; at least one portion."""
+    jobs, refused = intake.jobs, intake.refused
+    for first in range(0, max(1, len(jobs) + len(refused)), most):
+        at = max(0, first - len(jobs))
+        yield jobs[first : first + most], refused[at : max(0, first + most - len(jobs))]
 
 
 def _weight(message: Reports) -> int:

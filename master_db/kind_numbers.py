@@ -29,7 +29,8 @@ class KindRow(NamedTuple):
 
 ALL_KINDS = Query("all_kinds", KindRow)
 SOME_KINDS = Query("some_kinds", KindRow)
-MEET_KIND = Statement("meet_kind")
+MEET_KINDS = Statement("meet_kinds")
+_LOCKED = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
 _MEET_TIMEOUT = b"set lock_timeout = '100ms'"
 
@@ -65,7 +66,7 @@ class KindNumbers:
             self.kinds[row.kind] = self.fresh[row.kind] = kind
 
     def meet(self, connection: Connection, names: Collection[str]) -> set[str]:
-        """Look these up, and add those that are not there, each in a transaction of its own. Must be called outside of one.
+        """Look these up, and add those that are not there, in a transaction of their own. Must be called outside of one.
 
         Returns those that an open transaction of somebody else is just adding: they have no number yet.
         """
@@ -76,11 +77,14 @@ class KindNumbers:
         missing = sorted(unknown - self.ids.keys())
         if missing:
             connection.execute(_MEET_TIMEOUT)
-            for name in missing:
-                try:
-                    MEET_KIND.run(connection, name=name)
-                except psycopg.errors.LockNotAvailable:
-                    continue
+            try:
+                MEET_KINDS.run(connection, names=missing)
+            except _LOCKED:
+                for name in missing:  # somebody else is just adding one of them
+                    try:
+                        MEET_KINDS.run(connection, names=[name])
+                    except psycopg.errors.LockNotAvailable:
+                        continue
             connection.execute(b"reset lock_timeout")
             self.take(SOME_KINDS.all(connection, names=missing, numbers=[]))
         return unknown - self.ids.keys()

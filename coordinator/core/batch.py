@@ -9,7 +9,7 @@ from jobyard.contracts.reports import Reports
 
 @dataclass(slots=True)
 class IntakeRead:
-    """One message of the intake topic. `received`: when the broker appended it. `key`: names the message (topic id and offset)."""
+    """One message of the intake topic, or a tick's worth of a large one. `received`: when the broker appended it. `key`: names it (topic id, offset)."""
 
     offset: int
     received: Instant

@@ -12,13 +12,19 @@ import msgspec
 from jobyard.contracts import storable
 from jobyard.contracts.bundle import BundleMessage
 from jobyard.contracts.control import ControlMessage
+from jobyard.contracts.hollow import hollow, part_of
 from jobyard.contracts.ids import is_job_id
 from jobyard.contracts.job import NewJob, Problem, RefusedJob, problem_of, problem_of_id, problem_of_kind, shown
+from jobyard.contracts.job_fields import FIELDS, broken, misfit, shown_json, why_no_json
 from jobyard.contracts.moments import Instant
 from jobyard.contracts.reports import Finished, Goodbye, Heartbeat, Hello, Released, Reports
 from jobyard.contracts.rules import Rules
 
 VERSION: Final = 1
+MOST_JOBS: Final = 100_000
+"""Jobs in one message of the intake topic; clients send far fewer. So what one message costs is bounded, whatever stands in it."""
+_PARTS: Final = 100
+"""Parts of one message that are told one by one; what more is wrong is told at once, with the whole message."""
 MOST_REPORTS: Final = 20_000
 """Reports, ends and released jobs in one batch. An agent cuts its batches at `batch_bytes`, so it never says so much at once: it would be one tick's work
 that cannot be divided."""
@@ -59,6 +65,12 @@ _encoder: Final = msgspec.json.Encoder()
 _strict: Final = msgspec.json.Decoder(IntakeMessage)
 _loose: Final = msgspec.json.Decoder(_LooseIntake)
 _one: Final = msgspec.json.Decoder(NewJob)
+_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_any: Final = msgspec.json.Decoder(msgspec.Raw)
+_text: Final = msgspec.json.Decoder(str)
+_whole: Final = msgspec.json.Decoder(int)
+_WRONG: Final = (msgspec.MsgspecError, RecursionError, ValueError)  # UnicodeDecodeError is a ValueError, too
+_INTAKE: Final = '{"v": 1, "jobs": [job, …]}'
 _bundle: Final = msgspec.json.Decoder(BundleMessage)
 # msgspec takes unions of tagged structs, for which its stubs have no type
 _control: Final = cast("msgspec.json.Decoder[ControlMessage]", msgspec.json.Decoder(cast(Any, ControlMessage)))
@@ -85,7 +97,11 @@ def _decode(decoder: "msgspec.json.Decoder[_T]", data: bytes) -> _T:
 
 def _version(v: int) -> None:
     if v != VERSION:
-        raise Undecodable(f"version {v} is unknown; this program speaks version {VERSION}")
+        raise Undecodable(_unknown_version(v))
+
+
+def _unknown_version(v: int) -> str:
+    return f"version {str(v)[:60]} is unknown; v must be {VERSION}, the version that this program speaks"
 
 
 def decode_bundle(data: bytes) -> BundleMessage:
@@ -148,21 +164,23 @@ def decode_intake(data: bytes, lane: str, received: Instant, rules: Rules) -> In
         data.decode()
         strict = _strict.decode(data)
         _version(strict.v)
+        _bounded(len(strict.jobs))
         found = Intake(strict.jobs, [], [])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
+    except _WRONG:
         found = _decode_loosely(data, received, rules)
     jobs: list[NewJob] = []
     for job in found.jobs:
         problem = _problem(job, lane, received, rules)
         if problem is None:
             jobs.append(job)
-        elif job.id is not None and (problem.field in ("id", "kind")):
+        elif job.id is None or problem.field in ("id", "kind"):
             found.bad.append((problem.message, _encoder.encode(job)))
-        elif job.id is not None:
-            found.refused.append(RefusedJob(id=job.id, kind=job.kind, problem=problem, submitter=_submitter(job.submitter)))
         else:
-            found.bad.append((problem.message, _encoder.encode(job)))
+            found.refused.append(RefusedJob(id=job.id, kind=job.kind, problem=problem, submitter=_submitter(job.submitter)))
     found.jobs = jobs
+    if len(found.bad) > _PARTS:
+        more = len(found.bad) - _PARTS
+        found.bad[_PARTS:] = [(f"{more} more jobs of this message are wrong and cannot be named, {found.bad[_PARTS][0]}"[:500], data)]
     return found
 
 
@@ -180,35 +198,111 @@ def _problem(job: NewJob, lane: str, received: Instant, rules: Rules) -> Problem
 
 
 def _decode_loosely(data: bytes, received: Instant, rules: Rules) -> Intake:
-    loose = _decode(_loose, data)
-    _version(loose.v)
     found = Intake([], [], [])
-    for raw in loose.jobs:
+    for raw in _raw_jobs(data):
         try:
+            raw.decode()
             found.jobs.append(_one.decode(raw))
-        except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-            reason = storable.line(f"{error}", _REASON_BYTES)
-            code = "JY003" if "unknown field" in reason else "JY002"
-            named = _named(raw, Problem(code, "", reason, 'See "A job as JSON" in the documentation.'), received, rules)
-            if named is None:
-                found.bad.append((reason, bytes(raw)))
-            else:
-                found.refused.append(named)
+            continue
+        except _WRONG:
+            pass
+        named = _named(raw, received, rules)
+        if isinstance(named, RefusedJob):
+            found.refused.append(named)
+        else:
+            found.bad.append((named.message, raw))
     return found
 
 
-def _named(raw: msgspec.Raw, problem: Problem, received: Instant, rules: Rules) -> RefusedJob | None:
-    """The refused job of a wrong one, if its id and kind can be stored."""
+def _raw_jobs(data: bytes) -> list[bytes]:
+    """The jobs of a message of which not all are right. Undecodable if it is no message at all."""
     try:
-        fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-        job_id = msgspec.json.decode(fields["id"], type=str)
-        kind = msgspec.json.decode(fields["kind"], type=str)
-        submitter = msgspec.json.decode(fields["submitter"], type=str) if "submitter" in fields else None
-    except (msgspec.MsgspecError, KeyError, RecursionError, ValueError):
-        return None
+        data.decode()
+        loose, parts = _loose.decode(data), None
+    except _WRONG as error:
+        hollowed = hollow(data, 2, MOST_JOBS)
+        if hollowed is None:
+            raise Undecodable(_explained(data, error)) from None
+        frame, parts = hollowed
+        try:
+            frame.decode()
+            loose = _loose.decode(frame)
+        except _WRONG as worse:
+            raise Undecodable(_explained(data, worse if parts else error)) from None
+    _version(loose.v)
+    _bounded(len(loose.jobs))
+    return [bytes(raw) if parts is None else part_of(bytes(raw), parts) for raw in loose.jobs]
+
+
+def _bounded(jobs: int) -> None:
+    if jobs > MOST_JOBS:
+        raise Undecodable(f"jobs of {jobs} must be at most {MOST_JOBS}: send them in several messages")
+
+
+def _explained(data: bytes, error: Exception) -> str:
+    """Why this is no message of the intake topic: field, value, rule."""
+    if not data:
+        return "the message is empty; it must be " + _INTAKE
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:3] == b"\xef\xbb\xbf":
+        return "the message begins with a byte order mark; it must be JSON in UTF-8 without one"
+    try:
+        data.decode()
+        fields = _fields.decode(data)
+    except msgspec.ValidationError:
+        return f"message {shown_json(data)} must be {_INTAKE}"
+    except _WRONG:
+        return f"message {shown_json(data)} is no JSON in UTF-8: {why_no_json(data, error)}"
+    try:
+        v = None if "v" not in fields else _whole.decode(fields["v"])
+    except _WRONG:
+        v = None
+    if v is None:
+        return f"v {shown_json(fields.get('v', b'null'))} must be the number {VERSION}"
+    if v != VERSION:
+        return _unknown_version(v)
+    for name in fields:
+        if name not in ("v", "jobs"):
+            return f"unknown field {shown(name)}; the message must be {_INTAKE}"
+    return f"jobs {shown_json(fields.get('jobs', b'null'))} must be an array of jobs"
+
+
+def _named(raw: bytes, received: Instant, rules: Rules) -> RefusedJob | Problem:
+    """The refused job of a wrong one, if its id and kind can be stored; else what is wrong."""
+    hollowed = hollow(raw, 1)
+    if hollowed is None:
+        return misfit(raw)
+    frame, parts = hollowed
+    try:
+        frame.decode()
+        fields = {name: part_of(bytes(value), parts) for name, value in _fields.decode(frame).items()}
+    except _WRONG:
+        return misfit(raw)
+    problem = _misfit_of(raw, fields)
+    try:
+        job_id = _text.decode(fields["id"])
+        kind = _text.decode(fields["kind"])
+    except (*_WRONG, KeyError):
+        return problem
     if problem_of_id(job_id, received, rules) or problem_of_kind(kind):
-        return None
+        return problem
+    try:
+        submitter = _text.decode(fields["submitter"]) if "submitter" in fields else None
+    except _WRONG:
+        submitter = None
     return RefusedJob(id=job_id, kind=kind, problem=problem, submitter=_submitter(submitter))
+
+
+def _misfit_of(raw: bytes, fields: dict[str, bytes]) -> Problem:
+    """What is wrong with a job; one that is no JSON is looked into by its fields."""
+    for name, value in fields.items():
+        try:
+            value.decode()
+            _any.decode(value)
+        except _WRONG as error:
+            if name in FIELDS:
+                return broken(name, shown_json(value), why_no_json(value, error))
+            break
+    return misfit(raw)
 
 
 def _submitter(name: str | None) -> str | None:

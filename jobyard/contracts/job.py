@@ -1,24 +1,28 @@
 """The job: as people write it in JSON (NewJob, strict) and as leader and agents hold it (Job). What is wrong with one is told by `problem_of`."""
 
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Final, cast
 
 import msgspec
 
 from jobyard.contracts import moments, priority, storable
 from jobyard.contracts.ids import derived_job_id, id_time, is_job_id
+from jobyard.contracts.job_fields import LARGEST_SIZE, LONGEST_TIMEOUT_S, MOST_ATTEMPTS, MOST_VERSION, SMALLEST, Problem, broken, shown
 from jobyard.contracts.moments import Instant
 from jobyard.contracts.priority import PriorityName
 from jobyard.contracts.retry import Retrying
 from jobyard.contracts.retry import problem_of as problem_of_retrying
 from jobyard.contracts.rules import Rules
 
+__all__ = [
+    "LARGEST_SIZE", "LONGEST_TIMEOUT_S", "MOST_ATTEMPTS", "NO_ARGS", "Job", "Kind", "NewJob", "Problem", "RefusedJob", "problem_of", "problem_of_id",
+    "problem_of_kind", "resolve", "shown", "size_in",
+]  # fmt: skip
+
 NO_ARGS: Final = msgspec.Raw(b"{}")
-LARGEST_SIZE: Final = 1e12
-MOST_ATTEMPTS: Final = 1000
-LONGEST_TIMEOUT_S: Final = 366 * 86_400.0
-"""No attempt may run longer: what is longer is a typing mistake, and its deadline would lie beyond what a table can hold."""
+_FARTHEST: Final = timedelta(hours=15, minutes=59)
+"""The largest offset that Postgres reads."""
 _KIND: Final = re.compile(r"[!-~]{1,200}")
 _PRINTABLE: Final = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}")
 _TRACEPARENT: Final = re.compile(r"[!-~]{1,128}")
@@ -82,15 +86,6 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     tags: dict[str, str] | None = None
 
 
-class Problem(msgspec.Struct, frozen=True):
-    """Why a job is refused. `code`: the SQLSTATE of the same mistake in SQL."""
-
-    code: str
-    field: str
-    message: str
-    hint: str = ""
-
-
 class RefusedJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job from the intake topic that can be named (id and kind can be stored), but not run."""
 
@@ -102,17 +97,13 @@ class RefusedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 def problem_of_kind(kind: str) -> Problem | None:
     """What is wrong with a kind's name; None: nothing."""
-    if _KIND.fullmatch(kind):
-        return None
-    return Problem(
-        "JY001", "kind", f"kind {shown(kind)} must be 1 to 200 printable ASCII characters without spaces", "It is the name of a handler."
-    )
+    return None if _KIND.fullmatch(kind) else broken("kind", shown(kind))
 
 
 def problem_of_id(job_id: str, received: Instant, rules: Rules) -> Problem | None:
     """What is wrong with an id that arrived at `received` (L19); None: nothing."""
     if not is_job_id(job_id):
-        return Problem("JY004", "id", f"id {shown(job_id)} must be a UUIDv7 in lower case with hyphens", "Leave it out to have one made.")
+        return broken("id", shown(job_id))
     age = received - id_time(job_id)
     if age > rules.id_max_age_s:
         return Problem(
@@ -138,64 +129,82 @@ def problem_of(new: NewJob, rules: Rules) -> Problem | None:
         return problem
     raw = bytes(new.args)
     if raw != b"{}":
-        if raw[:1] != b"{":
-            return Problem(
-                "JY002",
-                "args",
-                f"args {shown(raw.decode(errors='replace'))} must be a JSON object",
-                "They are the keyword arguments of the handler.",
-            )
-        what = storable.problem_of_json(raw, rules.max_args_bytes)
-        if what:
-            return Problem(
-                "JY010" if "bytes" in what else "JY002", "args", f"args {what}", "Put large data elsewhere and pass its address."
-            )
+        problem = problem_of_args(raw, rules)
+        if problem:
+            return problem
     return _problem_of_number(new) or _problem_of_text(new)
+
+
+def problem_of_args(raw: bytes, rules: Rules) -> Problem | None:
+    """What is wrong with arguments, syntactically valid JSON; None: nothing."""
+    if raw[:1] != b"{":
+        return broken("args", shown(raw[:240].decode(errors="replace")))
+    what = storable.problem_of_json(raw, rules.max_args_bytes)
+    if what is None:
+        number = storable.far_number(raw)
+        if number is None:
+            return None
+        return Problem(
+            "JY002",
+            "args",
+            f"args {_excerpt(raw)} hold the number {shown(number)}: {storable.NUMBER_RULE}",
+            "Pass such a number as a text.",
+        )
+    code = "JY010" if len(raw) > rules.max_args_bytes else "JY002"
+    return Problem(code, "args", f"args {_excerpt(raw)} {what}", "Put large data elsewhere and pass its address.")
+
+
+def _excerpt(raw: bytes) -> str:
+    return shown(raw[:240].decode(errors="replace"))
 
 
 def _problem_of_number(new: NewJob) -> Problem | None:
     if new.priority is not None and new.priority not in priority.NUMBERS:
-        return Problem("JY002", "priority", f"priority {shown(new.priority)} is unknown", f"Use one of {', '.join(priority.NAMES)}.")
-    if new.size is not None and not (0 < new.size <= LARGEST_SIZE):
-        return Problem("JY002", "size", f"size {new.size} must be a number above 0, at most {LARGEST_SIZE:g}")
+        return broken("priority", shown(new.priority))
+    if new.size is not None and not SMALLEST <= new.size <= LARGEST_SIZE:
+        return broken("size", str(new.size))
     if new.max_attempts is not None and not 1 <= new.max_attempts <= MOST_ATTEMPTS:
-        return Problem("JY002", "max_attempts", f"max_attempts {new.max_attempts} must lie between 1 and {MOST_ATTEMPTS}")
-    if new.timeout_s is not None and not (0 < new.timeout_s <= LONGEST_TIMEOUT_S):
-        return Problem(
-            "JY002", "timeout_s", f"timeout_s {new.timeout_s} must be a number of seconds above 0, at most {LONGEST_TIMEOUT_S:.0f}"
-        )
-    if new.version is not None and not 1 <= new.version <= 32_767:
-        return Problem("JY002", "version", f"version {new.version} must lie between 1 and 32767")
-    if new.run_at is not None and not moments.EARLIEST <= new.run_at.timestamp() < moments.LATEST:
-        return Problem("JY002", "run_at", f"run_at {new.run_at.isoformat()} must lie between the years 1970 and 2200")
+        return broken("max_attempts", _whole(new.max_attempts))
+    if new.timeout_s is not None and not SMALLEST <= new.timeout_s <= LONGEST_TIMEOUT_S:
+        return broken("timeout_s", str(new.timeout_s))
+    if new.version is not None and not 1 <= new.version <= MOST_VERSION:
+        return broken("version", _whole(new.version))
+    if new.run_at is not None and not _comes(new.run_at):
+        return broken("run_at", new.run_at.isoformat())
     if new.retry is not None:
         what = problem_of_retrying(new.retry)
         if what:
-            return Problem("JY002", "retry", what)
+            return Problem("JY002", "retry", what, "Each of its fields can be left out.")
     return None
+
+
+def _whole(number: int) -> str:
+    """A whole number of any length in an error message."""
+    return str(number) if abs(number) < 10**60 else f"of {int(number.bit_length() * 0.30103) + 1} digits"
+
+
+def _comes(at: datetime) -> bool:
+    """Whether this moment is one that may be waited for."""
+    offset = at.utcoffset()
+    return offset is not None and abs(offset) <= _FARTHEST and moments.EARLIEST <= at.timestamp() < moments.LATEST
 
 
 def _problem_of_text(new: NewJob) -> Problem | None:
     if new.submitter is not None and not _PRINTABLE.fullmatch(new.submitter):
-        return Problem(
-            "JY002", "submitter", f"submitter {shown(new.submitter)} must be 1 to 200 characters, none of them a control character"
-        )
+        return broken("submitter", shown(new.submitter))
     if new.parent is not None and not is_job_id(new.parent):
-        return Problem("JY002", "parent", f"parent {shown(new.parent)} must be the id of a job, a UUIDv7")
+        return broken("parent", shown(new.parent))
     if new.traceparent is not None and not _TRACEPARENT.fullmatch(new.traceparent):
-        return Problem("JY002", "traceparent", f"traceparent {shown(new.traceparent)} must be 1 to 128 printable ASCII characters")
-    if new.tags is not None:
-        if len(new.tags) > 50:
-            return Problem("JY002", "tags", f"{len(new.tags)} tags are more than the 50 that are allowed")
-        for key, value in new.tags.items():
-            if not _PRINTABLE.fullmatch(key) or len(key) > 100:
-                return Problem(
-                    "JY002", "tags", f"tag {shown(key)} must have a name of 1 to 100 characters, none of them a control character"
-                )
-            if len(value) > 500 or storable.text(value, 4000) != value:
-                return Problem(
-                    "JY002", "tags", f"tag {shown(key)} must have a value of at most 500 characters, without NUL or lone surrogates"
-                )
+        return broken("traceparent", shown(new.traceparent))
+    return None if new.tags is None else _problem_of_tags(new.tags)
+
+
+def _problem_of_tags(tags: dict[str, str]) -> Problem | None:
+    if len(tags) > 50:
+        return broken("tags", f"of {len(tags)}")
+    for key, value in tags.items():
+        if not _PRINTABLE.fullmatch(key) or len(key) > 100 or len(value) > 500 or storable.text(value, 4000) != value:
+            return broken("tags", f"{shown(key)}: {shown(value)}")
     return None
 
 
@@ -231,16 +240,14 @@ def resolve(new: NewJob, kind: Kind, received: Instant, key: str) -> Job | Probl
 
 def size_in(args: msgspec.Raw | bytes, path: str) -> float | None:
     """The size that stands in the arguments at a dotted path; None: there is no number above 0, at most LARGEST_SIZE."""
-    found: object = msgspec.json.decode(args)
+    try:
+        found: object = msgspec.json.decode(args)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return None  # accepted by another version, with other rules
     for name in path.split("."):
         if not isinstance(found, dict) or name not in found:
             return None
         found = cast("dict[str, object]", found)[name]
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found <= LARGEST_SIZE:
+    if isinstance(found, bool) or not isinstance(found, int | float) or not SMALLEST <= found <= LARGEST_SIZE:
         return None
     return float(found)
-
-
-def shown(value: str) -> str:
-    """A value in an error message: quoted, escaped, at most 60 characters of it."""
-    return ascii(value if len(value) <= 60 else value[:57] + "...")

@@ -57,9 +57,9 @@ def problem_of(retrying: Retrying) -> str | None:
     if retrying.backoff not in ("exponential", "linear", "constant"):
         return f"retry.backoff={retrying.backoff!r} must be exponential, linear or constant"
     if not 0 <= retrying.base_s <= LONGEST_DELAY_S:
-        return f"retry.base_s={retrying.base_s} must lie between 0 and {LONGEST_DELAY_S:g} seconds"
+        return f"retry.base_s={retrying.base_s} must lie between 0 and {LONGEST_DELAY_S:.0f} seconds"
     if not 0 <= retrying.cap_s <= LONGEST_DELAY_S:
-        return f"retry.cap_s={retrying.cap_s} must lie between 0 and {LONGEST_DELAY_S:g} seconds"
+        return f"retry.cap_s={retrying.cap_s} must lie between 0 and {LONGEST_DELAY_S:.0f} seconds"
     if not 0 <= retrying.jitter <= 1:
         return f"retry.jitter={retrying.jitter} must lie between 0 and 1"
     return None

@@ -1,10 +1,13 @@
 -- up
 -- ---------------------------------------------------------------- ids
+-- What lies before 1970, or beyond what 48 bits can hold, counts as the first or last moment that an id can tell.
 create function uuidv7(at timestamptz default clock_timestamp()) returns uuid language sql volatile parallel safe as $$
-  select encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) placing substring(int8send((extract(epoch from at) * 1000)::bigint) from 3) from 1 for 6), 52, 1), 53, 1), 'hex')::uuid $$;
+  select encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) placing substring(int8send(case when at < '1970-01-01 00:00:00+00' then 0
+    when at >= '10889-08-02 05:31:50.655+00' then 281474976710655 else (extract(epoch from at) * 1000)::bigint end) from 3) from 1 for 6), 52, 1), 53, 1), 'hex')::uuid $$;
 -- The smallest id of a moment: "job_id >= jobyard.id_floor(now() - interval '1 day')" reads only the partitions of that day.
 create function id_floor(at timestamptz) returns uuid language sql immutable parallel safe as $$
-  select (lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid $$;
+  select (lpad(to_hex(case when at < '1970-01-01 00:00:00+00' then 0 when at >= '10889-08-02 05:31:50.655+00' then 281474976710655
+    else (extract(epoch from at) * 1000)::bigint end), 12, '0') || '00000000000000000000')::uuid $$;
 create function id_time(id uuid) returns timestamptz language sql immutable parallel safe as $$
   select to_timestamp((('x' || lpad(left(replace(id::text, '-', ''), 12), 16, '0'))::bit(64)::bigint) / 1000.0) $$;
 

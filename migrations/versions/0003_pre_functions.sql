@@ -25,11 +25,15 @@ create function is_moment(value text) returns boolean language sql immutable par
       when left(value, 4)::int % 4 = 0 and (left(value, 4)::int % 100 <> 0 or left(value, 4)::int % 400 = 0) then 29 else 28 end
     else false end $$;
 
+-- As a double, since it is read as one: what lies nearer to a bound than doubles do is the bound.
+create function is_between_0_and(value numeric, most float8) returns boolean language sql immutable parallel safe as $$
+  select case when round(value, 320) between 0 and 1e12 then round(value, 320)::float8 <= most else false end $$;
+
 create function is_retry(retry jsonb) returns boolean language sql immutable parallel safe as $$
   select case when jsonb_typeof(retry) = 'object' then not exists (select from jsonb_each(retry) f where not case
     when f.key = 'backoff' then f.value in ('"exponential"', '"linear"', '"constant"')
-    when f.key in ('base_s', 'cap_s') then case when jsonb_typeof(f.value) = 'number' then f.value::numeric between 0 and 31622400 else false end
-    when f.key = 'jitter' then case when jsonb_typeof(f.value) = 'number' then f.value::numeric between 0 and 1 else false end
+    when f.key in ('base_s', 'cap_s') then case when jsonb_typeof(f.value) = 'number' then jobyard.is_between_0_and(f.value::numeric, 31622400) else false end
+    when f.key = 'jitter' then case when jsonb_typeof(f.value) = 'number' then jobyard.is_between_0_and(f.value::numeric, 1) else false end
     else false end) else false end $$;
 
 create function is_tags(tags jsonb) returns boolean language sql immutable parallel safe as $$
@@ -39,6 +43,11 @@ create function is_tags(tags jsonb) returns boolean language sql immutable paral
 -- Deeper than 200 levels of arrays and objects? Each level takes two characters at least.
 create function is_too_deep(args jsonb, length int) returns boolean language sql immutable parallel safe as $$
   select case when length > 400 then jsonb_path_exists(args, 'strict $.**{200} ? (@.type() == "object" || @.type() == "array")') else false end $$;
+
+-- A number of more than 308 digits before the point, or 1000 behind it? Not every reader of JSON would read it as it was meant. Strings are taken out first.
+create function is_far(args jsonb, length int) returns boolean language sql immutable parallel safe as $$
+  select case when length > 308 then case when args::text ~ '[0-9]{255}' then
+    regexp_replace(args::text, '"([^"\\]|\\.)*"', '""', 'g') ~ '[^0-9.][0-9]{255}[0-9]{54}|[.][0-9]{250}[0-9]{250}[0-9]{250}[0-9]{251}' else false end else false end $$;
 
 -- What is wrong with a field of a job in JSON, as SQLSTATE:field; null: it can be cast to its column's type.
 create function field_problem(field text, value jsonb) returns text language sql immutable parallel safe as $$
@@ -67,10 +76,11 @@ returns text language sql immutable parallel safe as $$
     when jsonb_typeof(args) is distinct from 'object' then 'JY002:args'
     when octet_length(args::text) > max_args_bytes then 'JY010:args'
     when is_too_deep(args, octet_length(args::text)) then 'JY002:depth'
+    when is_far(args, octet_length(args::text)) then 'JY002:number'
     when priority is not null and priority not in ('critical', 'high', 'medium', 'low', 'very_low') then 'JY002:priority'
-    when size is not null and not (size > 0 and size <= 1e12) then 'JY002:size'
+    when size is not null and not (size >= 1e-300 and size <= 1e12) then 'JY002:size'
     when max_attempts not between 1 and 1000 then 'JY002:max_attempts'
-    when timeout_s is not null and not (timeout_s > 0 and timeout_s <= 31622400) then 'JY002:timeout_s'
+    when timeout_s is not null and not (timeout_s >= 1e-300 and timeout_s <= 31622400) then 'JY002:timeout_s'
     when version not between 1 and 32767 then 'JY002:version'
     when run_at is not null and not (run_at >= '1970-01-01 00:00:00+00' and run_at < '2200-01-01 00:00:00+00') then 'JY002:run_at'
     when retry is not null and not is_retry(retry) then 'JY002:retry'
@@ -95,8 +105,9 @@ declare field text := substr(problem, 7); text text; hint text; begin
     when 'JY001:kind' then text := 'must be 1 to 200 printable ASCII characters without spaces'; hint := 'It is the name of a handler.';
     when 'JY002:args' then text := 'must be a JSON object'; hint := 'They are the keyword arguments of the handler.';
     when 'JY002:depth' then field := 'args'; text := 'must be nested at most 200 levels deep'; hint := 'Put such data elsewhere and pass its address.';
+    when 'JY002:number' then field := 'args'; text := 'holds a number that has more than 308 digits before the point or 1000 behind it'; hint := 'Pass such a number as a text.';
     when 'JY010:args' then text := format('must be at most %s bytes of JSON', setting('max_args_bytes')); hint := 'Put large data elsewhere and pass its address.';
-    when 'JY002:priority' then text := 'is unknown'; hint := 'Use one of critical, high, medium, low, very_low.';
+    when 'JY002:priority' then text := 'is unknown: it must be one of critical, high, medium, low, very_low'; hint := 'Leave it out for that of the kind.';
     when 'JY002:size' then text := 'must be a number above 0, at most 1e+12'; hint := 'A cheap estimate of what the job costs, in any unit; leave it out for that of the kind.';
     when 'JY002:max_attempts' then text := 'must be a whole number between 1 and 1000'; hint := '1: the job is never started twice.';
     when 'JY002:timeout_s' then text := 'must be a number of seconds above 0, at most 31622400'; hint := 'Leave it out for the time-out of the kind, or none.';
@@ -106,7 +117,7 @@ declare field text := substr(problem, 7); text text; hint text; begin
     when 'JY002:submitter' then text := 'must be 1 to 200 characters, none of them a control character'; hint := 'Leave it out for your role.';
     when 'JY002:parent' then text := 'must be the id of a job, a UUIDv7 in lower case with hyphens'; hint := 'The job that submits this one.';
     when 'JY002:traceparent' then text := 'must be 1 to 128 printable ASCII characters'; hint := 'As W3C Trace Context says.';
-    when 'JY002:tags' then text := 'must be an object of at most 50 strings: names of 1 to 100 characters without control characters, values of at most 500'; hint := 'For example {"customer": "7"}.';
+    when 'JY002:tags' then text := 'must be an object of at most 50 strings: names of 1 to 100 characters without control characters, values of at most 500 without NUL'; hint := 'For example {"customer": "7"}.';
     when 'JY004:id' then text := 'must be a UUIDv7 in lower case with hyphens'; hint := 'Leave it out to have one made.';
     when 'JY005:id' then text := format('holds a time that must be at most %s days back and 1 hour ahead', setting('id_max_age_days')); hint := 'Make a new id. Is a clock wrong?';
     when 'JY006:lane' then text := 'is no lane'; hint := 'Add it with "jobyard lane add".';
@@ -147,7 +158,7 @@ declare k kinds; l smallint; now_ timestamptz := clock_timestamp(); due timestam
   -- An expression without a query: it is planned once. As part of a query it would be planned in each call, at ten times the cost.
   problem := job_problem(kind, args, id, priority, size, run_at, timeout_s, max_attempts, retry, version, submitter, tags, parent, traceparent, oldest, id_floor(now_ + interval '1 hour'), largest);
   if problem is not null then
-    perform refuse(problem, case substr(problem, 7) when 'kind' then kind when 'args' then args::text when 'depth' then args::text when 'priority' then priority when 'size' then size::text
+    perform refuse(problem, case substr(problem, 7) when 'kind' then kind when 'args' then args::text when 'depth' then args::text when 'number' then args::text when 'priority' then priority when 'size' then size::text
       when 'max_attempts' then max_attempts::text when 'timeout_s' then timeout_s::text when 'version' then version::text when 'run_at' then run_at::text when 'retry' then retry::text
       when 'submitter' then submitter when 'parent' then parent::text when 'traceparent' then traceparent when 'tags' then tags::text when 'id' then id::text end);
   end if;
@@ -220,7 +231,7 @@ declare bad record; now_ timestamptz := clock_timestamp(); ids uuid[]; known_ te
   select (select array_agg(src.id order by src.n) from src), (select string_agg(src.id::text, ',') from src where not exists (select from new where new.id = src.id)),
     (select array_agg(distinct lane_id) from put where run_at <= now_ + interval '1 s'), (select problem from wrong), (select n from wrong) into ids, known_, lanes_, wrong_, at;
   if wrong_ is not null then
-    value_ := (jobs -> (at - 1)::int) ->> case substr(wrong_, 7) when 'depth' then 'args' when 'size_arg' then 'kind' else substr(wrong_, 7) end;
+    value_ := (jobs -> (at - 1)::int) ->> case substr(wrong_, 7) when 'depth' then 'args' when 'number' then 'args' when 'size_arg' then 'kind' else substr(wrong_, 7) end;
     perform refuse(wrong_, value_, format('job %s: ', at));
   end if;
   perform set_config('jobyard.duplicates', coalesce(known_, ''), true);   -- as in submit
@@ -274,6 +285,7 @@ create function operate(lane text, verb text, args jsonb default '{}') returns b
 declare l smallint; c bigint; begin
   if verb is null or verb !~ '^[a-z_]{1,30}$' then perform fail('JY002', format('verb %s must be a word of lower-case letters', shown(verb)), 'For example sync.'); end if;
   if jsonb_typeof(args) is distinct from 'object' then perform fail('JY002', format('args %s must be a JSON object', shown(args::text)), 'Use {} for none.'); end if;
+  if octet_length(args::text) > 65536 then perform fail('JY010', format('args %s must be at most 65536 bytes of JSON', shown(args::text)), 'They are words for a leader.'); end if;
   select x.lane_id into l from lanes x where x.lane = operate.lane;
   if not found then perform refuse('JY006:lane', lane); end if;
   insert into commands (lane_id, verb, actor, args) values (l, operate.verb, session_user, operate.args) returning command_id into c;
@@ -282,5 +294,5 @@ declare l smallint; c bigint; begin
 end $$;
 
 -- down
-drop function operate, command_answer, reschedule, retry, cancel, command, submit_many, submit, may_act_for, wake, refuse, size_in, job_problem, field_problem, is_too_deep, is_tags, is_retry,
+drop function operate, command_answer, reschedule, retry, cancel, command, submit_many, submit, may_act_for, wake, refuse, size_in, job_problem, field_problem, is_far, is_too_deep, is_tags, is_retry, is_between_0_and,
   is_moment, is_job_id, priority_number, shown, fail;

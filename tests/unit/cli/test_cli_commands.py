@@ -88,7 +88,7 @@ def test_several_end_as_the_gravest_of_them() -> None:
         (["job", "submit", "k", "[1]"], "must be an object"),
         (["job", "submit", "k", "--priority", "urgent"], "'--priority': 'urgent' is not one of"),
         (["job", "submit", "k", "--retry", '{"base": 2}'], "unknown field `base`"),
-        (["job", "submit", "k", "--version", "0"], "version 0 must lie"),
+        (["job", "submit", "k", "--version", "0"], "version 0 must be a whole number"),
         (["job", "submit", "--from", "x.jsonl", "--wait"], "jobyard job wait"),
         (["job", "list", "--state", "expired"], "expired"),
         (["job", "list", "--stuck", "--tag", "a=b"], "--stuck goes with"),
@@ -146,7 +146,7 @@ def test_a_wrong_value_on_the_command_line_is_2_and_names_field_and_rule(
     for arguments, said in [
         (["has space"], "kind 'has space' must be"),
         (["k", "--size", "0"], "size 0.0 must be"),
-        (["k", "--max-attempts", "0"], "max_attempts 0 must lie"),
+        (["k", "--max-attempts", "0"], "max_attempts 0 must be a whole number"),
         (["k", "--id", "7"], "id '7' must be a UUIDv7"),
         (["k", "--timeout", "0"], "timeout_s 0.0 must be"),
     ]:

@@ -441,7 +441,7 @@ def _run(folder: Path, seed: int, length_s: float, rate: float) -> bool:
         network.reach_postgres(services.database_url)
         migrations.upgrade(services.database_url)
         around = network.around(services.database_url)
-        with World(folder, services.addresses, "chaos", lost_after_s=LOST_AFTER_S, around=around) as world:
+        with World(folder, services.addresses, "chaos", lost_after_s=LOST_AFTER_S, around=around, shows_logs=False) as world:
             return _break(seed, length_s, rate, services, network, world)
 
 

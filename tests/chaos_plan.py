@@ -27,12 +27,12 @@ Fault: TypeAlias = Literal[
 
 LOST_AFTER_S: Final = 5.0
 FIRST_S: Final = 5.0
-EVERY_S: Final = 5.0
+EVERY_S: Final = 3.0
 """The mean time from one fault to the next."""
 LONGEST_S: Final = 3 * LOST_AFTER_S
-CALM_EVERY: Final = 8
+CALM_EVERY: Final = 10
 """After so many faults on average there is a calm, in which everything should recover."""
-CALM_S: Final = 12.0
+CALM_S: Final = 10.0
 
 OF_COORDINATORS: Final[dict[Fault, int]] = {
     "kill": 3,
@@ -68,6 +68,10 @@ SHARES: Final = {"coordinator": 40, "agent": 40, "service": 14, "client": 6}
 """In all faults."""
 
 POINTS_OF_A_LEADER: Final = tuple(point for point in Point if point not in (Point.TURN_HEARD, Point.REPORTS_DECIDED, Point.REPORTS_SENT))
+RARE: Final = (*(point for point in Point if "EPOCH" in point.name or "OPENING" in point.name), Point.SNAPSHOT_READ, Point.POSITIONS_FOUND)
+"""Reached once a leadership."""
+SOMETIMES: Final = 30
+"""The others are reached often: the first to the thirtieth time is as good as another."""
 POINTS_OF_AN_AGENT: Final = (Point.TURN_HEARD, Point.REPORTS_DECIDED, Point.REPORTS_SENT)
 TOPICS: Final = ("buckets", "control", "reports")
 """Not the intake: what lies in it unread would be lost with it, as promised."""
@@ -129,7 +133,8 @@ def _of_process(
     target = rng.choice(names)
     lasts_s = _lasts(rng)
     if fault == "break at":
-        return Step(at_s, fault, target, lasts_s, rng.choice(points).value, rng.randint(1, 30), pauses=rng.random() < 0.5)
+        point, nth, pauses = rng.choice(points), rng.randint(1, SOMETIMES), rng.random() < 0.5
+        return Step(at_s, fault, target, lasts_s, point.value, 1 if point in RARE or point is Point.DELIVERY_FAILED else nth, pauses)
     if fault in ("drop", "stall", "delay"):
         return Step(at_s, fault, target, lasts_s, rng.choice(links))
     if fault == "reset":

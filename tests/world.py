@@ -49,7 +49,7 @@ class World:
     """One lane in a database and a namespace of its own. `lost_after_s`: how long an agent may be silent. Everything ends with the with-block.
 
     `around`: what is otherwise in the environment of a process, by its name, or of what CLIENT submits: addresses, clocks, code of another version. Read when
-    it starts; the test asks and checks by `addresses` itself.
+    it starts; the test asks and checks by `addresses` itself. `shows_logs`: their ends are written to standard output at the end.
     """
 
     def __init__(
@@ -61,8 +61,10 @@ class World:
         lost_after_s: float = 5.0,
         grace_s: float = 2.0,
         around: Mapping[str, Mapping[str, str]] | None = None,
+        shows_logs: bool = True,
     ) -> None:
         self._folder = folder
+        self._shows_logs = shows_logs
         self.around = dict(around or {})
         self.addresses = addresses
         self._namespace = namespace
@@ -110,7 +112,8 @@ class World:
         os.environ.clear()
         os.environ.update(self._before)
         settings.forget()
-        sys.stdout.write(self.said())  # shown by pytest if the test has failed
+        if self._shows_logs:
+            sys.stdout.write(self.said())  # shown by pytest if the test has failed
 
     # ---- processes ----
 
@@ -214,6 +217,10 @@ class World:
 
     def log_of(self, name: str) -> str:
         return (self._folder / f"{name}.log").read_text(errors="replace")
+
+    def end_lease(self) -> None:
+        """As though the time of a leader's lease had gone by: for one that is killed or paused."""
+        self.rows("update jobyard.leases set lease_until = now() returning 1")
 
     # ---- asking ----
 

@@ -193,6 +193,10 @@ class World:
         found: dict[str, Any] = json.loads(self._broken(name).read_text())
         return found
 
+    def broken(self, name: str) -> bool:
+        """Whether it has got to its point."""
+        return self._broken(name).exists()
+
     def _broken(self, name: str) -> Path:
         return self._folder / f"{name}.broken"
 

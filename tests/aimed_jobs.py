@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterable
 from typing import Any, Final
@@ -26,7 +27,7 @@ async def aimed(n: int, first_s: float = 0.0, again_s: float = 0.1, signals: str
     """
     first = current_job().attempt == 1
     if first and signals:
-        os.kill(os.getpid(), signal.Signals[signals])
+        signal.pthread_kill(threading.get_ident(), signal.Signals[signals])  # to this thread: here and now
     with journalled():
         until = time.monotonic() + (first_s if first else again_s)
         if first and fails:

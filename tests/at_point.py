@@ -51,9 +51,10 @@ class AtPoint:
 
     @classmethod
     def parse(cls, spec: str) -> tuple[Self, Path]:
-        given = json.loads(spec)
+        given: dict[str, Any] = json.loads(spec)
         told = Path(given.pop("told"))
-        return cls(**{**given, "point": Point(given["point"]), "jobs": tuple(given["jobs"])}), told
+        given.update(point=Point(given["point"]), jobs=tuple(given["jobs"]))
+        return cls(**given), told
 
 
 class Breaking:
@@ -97,7 +98,8 @@ class Breaking:
         whole = self._told.with_suffix(".told")
         whole.write_text(json.dumps(self._tick.told(facts)))
         whole.rename(self._told)  # it is whole when it is seen
-        os.kill(os.getpid(), signal.SIGKILL if self._at.what == "kill" else signal.SIGSTOP)
+        # To this very thread: sent to the process, a stop waits for the main thread to be run, while this one would go on.
+        signal.pthread_kill(threading.get_ident(), signal.SIGKILL if self._at.what == "kill" else signal.SIGSTOP)
 
 
 def main() -> None:

@@ -37,8 +37,8 @@ def test_an_operator_adds_a_lane_once(operator: Connection) -> None:
 def test_an_operator_syncs_what_code_declares(operator: Connection) -> None:
     operations.add_lane(operator, "reports")
     declared = [Declaration(kind="report", lane="reports")]
-    assert declarations.sync(operator, declared).added == ["report"]
-    assert declarations.sync(operator, []).dropped == ["report"]
+    assert declarations.sync(operator, declared).added == ("report",)
+    assert declarations.sync(operator, []).dropped == ("report",)
 
 
 def test_an_operator_looks_at_everything_and_commands_every_job(operator: Connection, database_url: str) -> None:

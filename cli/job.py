@@ -20,6 +20,7 @@ from jobyard.cli.job_filters import (
     UntilOption,
 )
 from jobyard.cli.moments import duration, moment, tags
+from jobyard.cli.numbers import number, whole
 from jobyard.cli.output import AsJson
 from jobyard.cli.services import client, master_db
 from jobyard.contracts.errors import JobCancelled, JobExpired, JobFailed, NotFound, Refused
@@ -54,16 +55,24 @@ def submit(
     source: Annotated[str | None, typer.Option("--from", metavar="FILE", help="Many: a job as JSON a line; - is standard input.")] = None,
     lane: Annotated[str | None, typer.Option("--lane", help="The lane. Default: the kind's, else JOBYARD_LANE.")] = None,
     priority: Annotated[PriorityName | None, typer.Option("--priority", help="Default: the kind's, else medium.")] = None,
-    size: Annotated[float | None, typer.Option("--size", help="What it costs, in your units. Default: the kind's, else 1.")] = None,
+    size: Annotated[
+        float | None,
+        typer.Option("--size", parser=number, metavar="NUMBER", help="What it costs, in your units. Default: the kind's, else 1."),
+    ] = None,
     run_at: Annotated[str | None, typer.Option("--run-at", help="Not before: 2026-12-01T08:00:00Z.")] = None,
     delay: Annotated[str | None, typer.Option("--delay", help="Not before this long from now: 90, 15m, 2h.")] = None,
-    max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Default: the kind's, else 5.")] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option("--max-attempts", parser=whole, metavar="NUMBER", help="Default: the kind's, else 5.")
+    ] = None,
     timeout: Annotated[str | None, typer.Option("--timeout", help="How long one attempt may run: 90, 15m, 2h; at most 366d.")] = None,
     retry: Annotated[
         str | None, typer.Option("--retry", metavar="JSON", help='Delays between attempts: \'{"backoff": "linear", "base_s": 5}\'.')
     ] = None,
     version: Annotated[
-        int | None, typer.Option("--version", help="Only agents whose handler has at least this version. Default: the kind's.")
+        int | None,
+        typer.Option(
+            "--version", parser=whole, metavar="NUMBER", help="Only agents whose handler has at least this version. Default: the kind's."
+        ),
     ] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", metavar="K=V", help="A tag; several times for several.")] = None,
     id_: Annotated[str | None, typer.Option("--id", help="The job's id, a UUIDv7: the same id twice is one job.")] = None,
@@ -103,8 +112,10 @@ def submit(
         raise typer.BadParameter("--run-at and --delay exclude each other")
     if wait_timeout is not None and not wait:
         raise typer.BadParameter("--wait-timeout needs --wait")
-    due = moment(run_at) if run_at is not None else datetime.now(UTC) + duration(delay) if delay is not None else None
-    patience = None if wait_timeout is None else duration(wait_timeout)
+    due = moment(run_at, "--run-at") if run_at is not None else None
+    if delay is not None:
+        due = datetime.now(UTC) + duration(delay, "--delay")
+    patience = None if wait_timeout is None else duration(wait_timeout, "--wait-timeout")
     job = NewJob(
         kind=kind,
         args=job_submission.args_of(args),
@@ -113,7 +124,7 @@ def submit(
         priority=priority,
         size=size,
         run_at=due,
-        timeout_s=None if timeout is None else duration(timeout).total_seconds(),
+        timeout_s=None if timeout is None else duration(timeout, "--timeout").total_seconds(),
         max_attempts=max_attempts,
         retry=job_submission.retry_of(retry),
         version=version,
@@ -226,7 +237,7 @@ def wait(
     Example: jobyard job wait 0199c0de-0000-7000-8000-000000000000 --timeout 10m
     """
     job_commands.demand_ids(job_ids)
-    patience = None if timeout is None else duration(timeout)
+    patience = None if timeout is None else duration(timeout, "--timeout")
     with client(looks_up=True) as ours:
         raise typer.Exit(job_waiting.wait(ours, [job_id.lower() for job_id in job_ids], patience, as_json))
 
@@ -321,8 +332,8 @@ def errors(
             connection,
             kind=kind,
             lane=lane,
-            since=None if since is None else moment(since),
-            until=None if until is None else moment(until),
+            since=None if since is None else moment(since, "--since"),
+            until=None if until is None else moment(until, "--until"),
         )
     output.many(found, as_json, _ERRORS, "no errors")
 

@@ -50,8 +50,8 @@ def wanted(
         tags=tags(tag),
         error_type=error_type,
         error=error,
-        since=None if since is None else moment(since),
-        until=None if until is None else moment(until),
+        since=None if since is None else moment(since, "--since"),
+        until=None if until is None else moment(until, "--until"),
     )
 
 

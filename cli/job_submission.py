@@ -1,5 +1,6 @@
 """`jobyard job submit`: one job from the command line, or many from lines of JSON."""
 
+import os
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from jobyard.cli.exits import Exit
 from jobyard.contracts.errors import InvalidJob, NotFound, ServiceUnavailable
 from jobyard.contracts.ids import new_job_id
 from jobyard.contracts.job import NO_ARGS, NewJob, Problem, problem_of, problem_of_id
+from jobyard.contracts.job_fields import broken, fields_of, misfit, shown_json, why_no_json
 from jobyard.contracts.retry import Retrying
 from jobyard.contracts.topics import MAX_MESSAGE_BYTES
 from jobyard.settings import cli_settings
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from jobyard.client.client import Client, Way
 
 _LINE: Final = msgspec.json.Decoder(NewJob)
+_JSON: Final = msgspec.json.Decoder(msgspec.Raw)
+_WRONG: Final = (msgspec.MsgspecError, RecursionError, ValueError)  # InvalidJob and UnicodeDecodeError are ValueErrors, too
 _SHOWN: Final = 100
 """Wrong lines that are told one by one on stderr; the others are counted."""
 _AT_ONCE: Final = 1000
@@ -36,25 +40,26 @@ def args_of(text: str | None) -> msgspec.Raw:
     """The arguments as given on the command line: a JSON object. Not JSON at all: wrong usage."""
     if text is None:
         return NO_ARGS
+    raw = os.fsencode(text.strip())
     try:
-        decoded: object = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        raise typer.BadParameter(f'JSON: {error}; write an object, \'{{"path": "a.wav"}}\' for example') from None
-    if not isinstance(decoded, dict):
-        raise typer.BadParameter("JSON: must be an object, the keyword arguments of the handler")
-    return msgspec.Raw(text.strip().encode())
+        raw.decode()
+        return _JSON.decode(raw)  # that it is an object, and can be kept, is a rule of every job
+    except _WRONG as error:
+        problem = broken("args", shown_json(raw), why_no_json(raw, error))
+    raise typer.BadParameter(f'JSON: {problem.message}; write an object, \'{{"path": "a.wav"}}\' for example')
 
 
 def retry_of(text: str | None) -> Retrying | None:
     """The delays between attempts as given on the command line."""
     if text is None:
         return None
+    raw = os.fsencode(text.strip())
     try:
-        return msgspec.json.decode(text, type=Retrying)
-    except (msgspec.MsgspecError, UnicodeEncodeError) as error:
-        raise typer.BadParameter(
-            f'--retry: {error}; write {{"backoff": "exponential", "base_s": 2, "cap_s": 3600, "jitter": 0.1}}, or a part of it'
-        ) from None
+        raw.decode()
+        return msgspec.json.decode(raw, type=Retrying)
+    except _WRONG as error:
+        problem = broken("retry", shown_json(raw), why_no_json(raw, error))
+    raise typer.BadParameter(f"--retry: {problem.message}; all or a part of it")
 
 
 def problem_now(job: NewJob) -> Problem | None:
@@ -187,11 +192,15 @@ class Lines:
             try:
                 line.decode()  # msgspec does not look inside what it leaves unopened
                 job = checked(_LINE.decode(line))
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidJob) as error:
+            except InvalidJob as error:
                 yield BulkItem(number, None, problem=str(error))
                 continue
-            problem = None if self._lanes is None else self._lanes.problem(client.lane_of(job))
-            yield BulkItem(number, job, self._via) if problem is None else BulkItem(number, None, problem=problem)
+            except _WRONG:
+                problem = misfit(line.strip(), fields_of(line.strip()))
+                yield BulkItem(number, None, problem=f"{problem.message}. {problem.hint}")
+                continue
+            absent = None if self._lanes is None else self._lanes.problem(client.lane_of(job))
+            yield BulkItem(number, job, self._via) if absent is None else BulkItem(number, None, problem=absent)
 
     def _numbered(self) -> Iterator[tuple[int, bytes | str]]:
         """Lines with their numbers; of one that is too long, what is wrong. Blank lines are left out."""
@@ -204,7 +213,7 @@ class Lines:
             if len(line) == MAX_MESSAGE_BYTES and not line.endswith(b"\n"):
                 while (rest := self._file.readline(MAX_MESSAGE_BYTES)) and not rest.endswith(b"\n"):
                     pass
-                yield number, f"longer than {MAX_MESSAGE_BYTES} bytes"
+                yield number, f"the line is longer than {MAX_MESSAGE_BYTES} bytes; a job must be at most that, its args much less"
             elif line.strip():
                 yield number, line
 

@@ -33,6 +33,8 @@ def translated(error: psycopg.Error, needs: str | None = None) -> JobyardError |
     """The error to raise in place of this one; None: it is none of ours, let it through. `needs`: the role that gives the right for it, if one does."""
     state = error.sqlstate or ""
     message = error.diag.message_primary or str(error).strip()
+    if state.startswith("22"):  # a value that Postgres could not even read
+        return InvalidJob(f"the Master DB cannot read a value: {message}", code=state)
     if state.startswith("JY"):
         return by_code(state, message, error.diag.message_hint or "")
     if state in _NOT_INSTALLED:

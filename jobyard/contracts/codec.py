@@ -15,7 +15,7 @@ from jobyard.contracts.control import ControlMessage
 from jobyard.contracts.hollow import hollow, part_of
 from jobyard.contracts.ids import is_job_id
 from jobyard.contracts.job import NewJob, Problem, RefusedJob, problem_of, problem_of_id, problem_of_kind, shown
-from jobyard.contracts.job_fields import FIELDS, broken, misfit, shown_json, why_no_json
+from jobyard.contracts.job_fields import fields_of, misfit, shown_json, why_no_json
 from jobyard.contracts.moments import Instant
 from jobyard.contracts.reports import Finished, Goodbye, Heartbeat, Hello, Released, Reports
 from jobyard.contracts.rules import Rules
@@ -268,16 +268,10 @@ def _explained(data: bytes, error: Exception) -> str:
 
 def _named(raw: bytes, received: Instant, rules: Rules) -> RefusedJob | Problem:
     """The refused job of a wrong one, if its id and kind can be stored; else what is wrong."""
-    hollowed = hollow(raw, 1)
-    if hollowed is None:
-        return misfit(raw)
-    frame, parts = hollowed
-    try:
-        frame.decode()
-        fields = {name: part_of(bytes(value), parts) for name, value in _fields.decode(frame).items()}
-    except _WRONG:
-        return misfit(raw)
-    problem = _misfit_of(raw, fields)
+    fields = fields_of(raw)
+    problem = misfit(raw, fields)
+    if fields is None:
+        return problem
     try:
         job_id = _text.decode(fields["id"])
         kind = _text.decode(fields["kind"])
@@ -290,19 +284,6 @@ def _named(raw: bytes, received: Instant, rules: Rules) -> RefusedJob | Problem:
     except _WRONG:
         submitter = None
     return RefusedJob(id=job_id, kind=kind, problem=problem, submitter=_submitter(submitter))
-
-
-def _misfit_of(raw: bytes, fields: dict[str, bytes]) -> Problem:
-    """What is wrong with a job; one that is no JSON is looked into by its fields."""
-    for name, value in fields.items():
-        try:
-            value.decode()
-            _any.decode(value)
-        except _WRONG as error:
-            if name in FIELDS:
-                return broken(name, shown_json(value), why_no_json(value, error))
-            break
-    return misfit(raw)
 
 
 def _submitter(name: str | None) -> str | None:

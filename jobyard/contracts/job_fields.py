@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final, NamedTuple, Optional, cast
+from typing import Annotated, Any, Final, NamedTuple, Optional
 
 import msgspec
 
 from jobyard.contracts import storable
+from jobyard.contracts.hollow import hollow, part_of
 from jobyard.contracts.priority import NAMES, PriorityName
 from jobyard.contracts.retry import LONGEST_DELAY_S, Retrying
 
@@ -89,8 +90,9 @@ FIELDS: Final[Mapping[str, FieldRule]] = {
     "traceparent": FieldRule("JY002", str | None, "must be 1 to 128 printable ASCII characters", "As W3C Trace Context says."),
 }
 _SEE: Final = 'See "A job as JSON" in the documentation.'
-_decoders: Final = {name: msgspec.json.Decoder(rule.type) for name, rule in FIELDS.items()}
+_decoders: Final[Mapping[str, "msgspec.json.Decoder[object]"]] = {name: msgspec.json.Decoder(rule.type) for name, rule in FIELDS.items()}
 _open: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_any: Final = msgspec.json.Decoder(msgspec.Raw)
 _text: Final = msgspec.json.Decoder(str)
 _WRONG: Final = (msgspec.MsgspecError, RecursionError, ValueError)
 
@@ -118,23 +120,37 @@ def broken(field: str, value: str, why: str = "") -> Problem:
     return Problem(rule.code, field, f"{field} {value} {rule.must}{f' ({why})' if why else ''}", rule.hint)
 
 
-def misfit(raw: bytes | msgspec.Raw) -> Problem:
-    """Why this JSON, which could not be decoded as a job, is none."""
+def fields_of(raw: bytes) -> dict[str, bytes] | None:
+    """The fields of a job as they came, each of which may be no JSON; None: this is no object."""
+    hollowed = hollow(raw, 1)
+    if hollowed is None:
+        return None
+    frame, parts = hollowed
     try:
-        fields = _open.decode(raw)
-    except msgspec.ValidationError:
+        frame.decode()
+        return {name: part_of(bytes(value), parts) for name, value in _open.decode(frame).items()}
+    except _WRONG:
+        return None
+
+
+def misfit(raw: bytes, fields: dict[str, bytes] | None) -> Problem:
+    """Why this, which could not be decoded as a job, is none. `fields`: by `fields_of`."""
+    if fields is None:
+        try:
+            raw.decode()
+            _any.decode(raw)
+        except _WRONG as error:
+            return Problem("JY002", "job", f"job {shown_json(raw)} is no JSON in UTF-8: {why_no_json(raw, error)}", _SEE)
         return Problem("JY002", "job", f"job {shown_json(raw)} must be a JSON object", _SEE)
-    except _WRONG as error:
-        return Problem("JY002", "job", f"job {shown_json(raw)} is no JSON: {why_no_json(bytes(raw), error)}", _SEE)
     for name, value in fields.items():
         rule = FIELDS.get(name)
         if rule is None:
             return Problem("JY003", name if len(name) <= _SHOWN and name.isprintable() else "", f"unknown field {shown(name)}", _SEE)
         try:
-            found: object = cast("msgspec.json.Decoder[object]", _decoders[name]).decode(value)
-            del found
+            value.decode()
+            _decoders[name].decode(value)
         except _WRONG as error:
-            return broken(name, shown_json(value), "" if isinstance(error, msgspec.ValidationError) else why_no_json(bytes(value), error))
+            return broken(name, shown_json(value), "" if isinstance(error, msgspec.ValidationError) else why_no_json(value, error))
     if "kind" not in fields:
         return broken("kind", "null")
     return Problem("JY002", "job", f"job {shown_json(raw)} holds a field twice, and once it is wrong", _SEE)

@@ -185,7 +185,7 @@ def test_wrong_lines_are_named_and_the_others_go(via: str, run: Run) -> None:
     )
     assert "line 11" in err
     assert "absent" in err
-    assert "line 3: Object contains unknown field `prioritty`" in err
+    assert "line 3: unknown field 'prioritty'" in err
     if via == "sql":
         assert len(run("job", "list")[1]) == 3
 

@@ -85,7 +85,7 @@ def test_several_end_as_the_gravest_of_them() -> None:
     [
         (["job", "submit"], "KIND is missing"),
         (["job", "submit", "k", "{"], "JSON:"),
-        (["job", "submit", "k", "[1]"], "must be an object"),
+        (["job", "submit", "k", "[1]"], "must be a JSON object"),
         (["job", "submit", "k", "--priority", "urgent"], "'--priority': 'urgent' is not one of"),
         (["job", "submit", "k", "--retry", '{"base": 2}'], "unknown field `base`"),
         (["job", "submit", "k", "--version", "0"], "version 0 must be a whole number"),

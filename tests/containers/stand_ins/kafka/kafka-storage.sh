@@ -1,0 +1,3 @@
+#!/bin/bash
+# Kafka's tool of that name.
+exec /opt/kafka/bin/kafka-run-class.sh kafka.tools.StorageTool "$@"

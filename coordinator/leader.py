@@ -19,6 +19,7 @@ from jobyard.coordinator.reader import Reader
 from jobyard.coordinator.seams import (
     Bus,
     Clock,
+    ClockSet,
     Deposed,
     KafkaSilent,
     LaneStore,
@@ -118,7 +119,7 @@ class Leader:
             except Restored as error:
                 _log.error("takes lane %s over again: %s", self.lane, error)
                 self._above = error.epoch
-            except (TopicsChanged, PendingMoved) as error:
+            except (TopicsChanged, PendingMoved, ClockSet) as error:
                 _log.warning("takes lane %s over again: %s", self.lane, error)
                 self._stop.wait(_BACKOFF_S[0])
             except Exception as error:
@@ -189,7 +190,7 @@ class Leader:
         while not self._stop.is_set():
             try:
                 decided = tick.run(self._rules.tick_most, self._caution.messages)
-            except (Deposed, TopicsChanged, KafkaSilent, PendingMoved):
+            except (Deposed, TopicsChanged, KafkaSilent, PendingMoved, ClockSet):
                 raise
             except JobyardError:
                 self._caution.exhausted(tick.taken)

@@ -124,9 +124,9 @@ class Coordinator:
             return PostgresNotices(plan.database_url, lane)
 
         def clock(term: Term) -> Clock:
-            # One reading a leadership: so `now` never jumps while it lasts.
+            # A new one for each leadership: its `now` never jumps while it lasts, since a clock that was set ends it.
             read = DatabaseClock()
-            read.heard(term.now, term.trusted_until - plan.rules.trust_s, monotonic())
+            read.heard(term.now, term.asked_at, term.answered_at)
             return read
 
         world = World(store=store, source=source, bus=bus, notices=notices, clock=clock, admin=self._admin, prepare=rows.prepare)

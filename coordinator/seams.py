@@ -24,6 +24,10 @@ class PendingMoved(Exception):
     """Rows of `pending` are not where they were read: somebody else has rewritten the table. The take-over reads them anew."""
 
 
+class ClockSet(Exception):
+    """The database's clock was set. What is remembered with times of before is not to be compared with times of now: take over again (T4)."""
+
+
 class TopicsChanged(Exception):
     """A topic is not the one that was read so far (deleted and made again, or its tail lost): take over again (L17)."""
 
@@ -75,11 +79,14 @@ class TopicAdmin(Protocol):
 
 @dataclass(slots=True)
 class Term:
-    """One leadership. `trusted_until`: on the leader's monotonic clock, seconds; counted from before the renewal was sent. `now`: the database's clock."""
+    """One leadership. `trusted_until`: on the leader's monotonic clock, seconds; counted from before the renewal was sent. `now`: the database's clock,
+    read with the last renewal, which was sent after `asked_at` and answered before `answered_at` of the monotonic clock."""
 
     epoch: int
     trusted_until: float
     now: Instant
+    asked_at: float = 0.0
+    answered_at: float = 0.0
 
 
 class LaneStore(Protocol):
@@ -100,7 +107,7 @@ class LaneStore(Protocol):
         ...
 
     def write(self, events: Sequence[Event], offsets: dict[str, tuple[str, int]], fence: int, term: Term) -> None:
-        """Write the events, offsets and the lease; commit (L1). Sets `term.trusted_until`. Deposed: the epoch was taken, nothing is written."""
+        """Write the events, offsets and the lease; commit (L1). Renews `term`, but for its epoch. Deposed: the epoch was taken, nothing is written."""
         ...
 
     def sleep(self) -> None:
@@ -177,6 +184,10 @@ class Notices(Protocol):
 
 class Clock(Protocol):
     """The database's clock, carried on by the monotonic one."""
+
+    def heard(self, database_now: Instant, asked_at: float, answered_at: float) -> float:
+        """Take a reading. How far the database's clock was set since the one before, in seconds; 0: it was not."""
+        ...
 
     def now(self) -> Instant: ...
     def monotonic(self) -> float: ...

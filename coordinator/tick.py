@@ -5,7 +5,7 @@ from jobyard.coordinator.core.events import Event
 from jobyard.coordinator.core.lane import Lane
 from jobyard.coordinator.inbox import Inbox
 from jobyard.coordinator.reader import Reader
-from jobyard.coordinator.seams import Clock, LaneStore, Term
+from jobyard.coordinator.seams import Clock, ClockSet, LaneStore, Term
 from jobyard.coordinator.sender import Sender
 from jobyard.coordinator.telemetry import Telemetry
 from jobyard.coordinator.wakefulness import Wakefulness
@@ -64,6 +64,9 @@ class Tick:
         reached(Point.TICK_COMMITTED, decided)
         if self._clock.monotonic() > self._term.trusted_until:
             raise ServiceUnavailable("the tick was committed, but the lease is not to be trusted any more: somebody else may lead")
+        set_s = self._clock.heard(self._term.now, self._term.asked_at, self._term.answered_at)
+        if set_s:
+            raise ClockSet(f"the database's clock was set {'forward' if set_s > 0 else 'back'} by {abs(set_s):.1f} s")
         sent = self._sender.send(decided)
         if self._lane.wants_reports_end(now):
             self._reader.ask_reports_end()

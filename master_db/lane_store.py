@@ -46,10 +46,11 @@ class Seized(NamedTuple):
 
 
 class Renewed(NamedTuple):
-    """Where the lease row lies now."""
+    """Where the lease row lies now. `now`: the database's clock."""
 
     at: str
     one: float
+    now: float
 
 
 class Taken(NamedTuple):
@@ -128,7 +129,7 @@ class PostgresLaneStore:
             if seized is None:
                 return None
             self._epoch, self._lease_at = seized.epoch, seized.ctid
-            return Term(seized.epoch, before + self._rules.trust_s, seized.now)
+            return Term(seized.epoch, before + self._rules.trust_s, seized.now, before, self._monotonic())
 
     def release(self, term: Term) -> None:
         """End the lease at once. Never raises."""
@@ -287,9 +288,11 @@ class PostgresLaneStore:
                     raise PendingMoved(f"rows of jobyard.pending that lane {self._lane} has read are not there any more") from error
                 raise
             self._in_transaction = False
-            self._lease_at = lease.fetchall()[0].at
+            renewed = lease.fetchall()[0]
+            self._lease_at = renewed.at
             self._offsets = offsets
             term.trusted_until = before + self._rules.trust_s
+            term.now, term.asked_at, term.answered_at = renewed.now, before, self._monotonic()
 
     def _copy(self, connection: Connection, journal: Journal) -> bool:
         """The tables that get many rows. Whether what leaves `pending` has been taken, too: a row that moves is taken before it is put again."""

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 
+from jobyard.contracts.rules import RULES
 from jobyard.master_db.connection import COORDINATOR, Connection, connect, errors
 from jobyard.master_db.queries import Query
 
@@ -31,7 +32,7 @@ class PostgresLanes:
 
     def free(self) -> list[str]:
         """Names of the lanes whose lease is over, by the database's clock."""
-        return self._names(FREE_LANES)
+        return self._names(FREE_LANES, longest_s=2 * RULES.takeover_s)
 
     def close(self) -> None:
         """Drop the session. Never raises."""
@@ -39,12 +40,12 @@ class PostgresLanes:
         if connection is not None:
             connection.close()
 
-    def _names(self, query: Query[LaneName]) -> list[str]:
+    def _names(self, query: Query[LaneName], **values: float) -> list[str]:
         if self._connection is None:
             self._connection = connect(self._url, application_name="jobyard-coordinator election", autocommit=True)
         try:
             with errors(COORDINATOR):
-                return [row.lane for row in query.all(self._connection)]
+                return [row.lane for row in query.all(self._connection, **values)]
         except BaseException as error:
             if isinstance(error.__cause__, psycopg.Error) or not isinstance(error, Exception):
                 self.close()

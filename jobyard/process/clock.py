@@ -7,6 +7,8 @@ from typing import Final
 from jobyard.contracts.moments import Instant
 
 _BACK_S: Final = 1.0
+_SET_S: Final = 0.25
+"""A clock that is off by less was only adjusted. A fraction of the margin of an agent's lease, which silence is measured against (L10)."""
 _DRIFT: Final = 100e-6
 """Two quartz clocks part by less than this (seconds a second)."""
 
@@ -36,18 +38,23 @@ class DatabaseClock:
         self._read_at = 0.0
         self._last: Instant = 0.0
 
-    def heard(self, database_now: Instant, asked_at: float, answered_at: float) -> None:
+    def heard(self, database_now: Instant, asked_at: float, answered_at: float) -> float:
         """Take a reading: what `clock_timestamp()` said, and the monotonic time before it was asked for and after the answer.
 
         It lies in between, so it is exact to half the round trip. A reading is kept until one that is surer, with the drift since then.
+        Returns how far somebody has set the clock since the reading before, in seconds; 0: nobody has.
         """
+        moved_s = 0.0
         unsure = (answered_at - asked_at) / 2
         offset = database_now - (asked_at + unsure)
         if self._offset is not None:
             grown = self._unsure_s + (answered_at - self._read_at) * _DRIFT
             if unsure > grown and abs(offset - self._offset) <= unsure + grown:
-                return
+                return 0.0
+            if abs(offset - self._offset) > unsure + grown + _SET_S:
+                moved_s = offset - self._offset
         self._offset, self._unsure_s, self._read_at = offset, unsure, answered_at
+        return moved_s
 
     def now(self) -> Instant:
         """The database's time. RuntimeError before the first reading."""

@@ -51,7 +51,8 @@ class MemoryLaneStore:
             t.fence += _RESTORED
         t.epoch += 1
         t.leader, t.lease_until = self._leader, now + self._rules.lease_s
-        return Term(t.epoch, self._monotonic() + self._rules.trust_s, now)
+        at = self._monotonic()
+        return Term(t.epoch, at + self._rules.trust_s, now, at, at)
 
     def snapshot(self) -> Snapshot:
         """T2. Nothing in it is shared with the tables or with another lane."""
@@ -135,7 +136,8 @@ class MemoryLaneStore:
         t.offsets = t.offsets | offsets
         t.fence = fence
         t.lease_until = t.now() + self._rules.lease_s
-        term.trusted_until = self._monotonic() + self._rules.trust_s
+        at = self._monotonic()
+        term.trusted_until, term.now, term.asked_at, term.answered_at = at + self._rules.trust_s, t.now(), at, at
 
     def sleep(self) -> None:
         """D8."""

@@ -4,6 +4,7 @@ select lane_id from jobyard.lanes where lane = $lane;
 -- name: all_lanes() -> LaneName
 select lane from jobyard.lanes order by lane;
 
--- name: free_lanes() -> LaneName
--- Those that nobody leads, by the database's clock.
-select lane from jobyard.lanes join jobyard.leases using (lane_id) where lease_until <= clock_timestamp() order by lane;
+-- name: free_lanes(longest_s) -> LaneName
+-- Those that nobody leads, by the database's clock; also if it was set back since, so that the lease lies further ahead than any is taken for.
+select lane from jobyard.lanes join jobyard.leases using (lane_id)
+where lease_until <= clock_timestamp() or lease_until > clock_timestamp() + make_interval(secs => $longest_s::float8) order by lane;

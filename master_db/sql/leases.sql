@@ -5,7 +5,9 @@
 update jobyard.leases set epoch = greatest(epoch, $at_least::bigint) + 1, leader = $leader,
   fence = fence + case when $at_least::bigint > epoch then 1000000000 else 0 end,
   lease_until = clock_timestamp() + make_interval(secs => $lease_s::float8)
-where lane_id = $lane_id and (lease_until <= clock_timestamp() or leader = $leader)
+-- A lease that lies further ahead than any is taken for is of a time before the clock was set back: nobody would lead for as long as it was set.
+where lane_id = $lane_id and (lease_until <= clock_timestamp() or leader = $leader
+  or lease_until > clock_timestamp() + make_interval(secs => 2 * $lease_s::float8))
 returning ctid, epoch, extract(epoch from clock_timestamp())::float8 as now;
 
 -- name: renew_lease(lane_id, at, epoch, offsets, fence, lease_s) -> Renewed
@@ -18,7 +20,7 @@ moved as (
   update jobyard.leases set offsets = $offsets::jsonb, fence = $fence::bigint, lease_until = clock_timestamp() + make_interval(secs => $lease_s::float8)
   where lane_id = $lane_id and epoch = $epoch::bigint and not exists (select from here) returning ctid)
 select coalesce((select ctid from here), (select ctid from moved)) as at,
-  ln(((select count(*) from here) + (select count(*) from moved))::float8) as one;
+  ln(((select count(*) from here) + (select count(*) from moved))::float8) as one, extract(epoch from clock_timestamp())::float8 as now;
 
 -- name: release_lease(lane_id, leader, epoch)
 update jobyard.leases set lease_until = clock_timestamp() where lane_id = $lane_id and leader = $leader and epoch = $epoch::bigint;

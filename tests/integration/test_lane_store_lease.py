@@ -97,6 +97,28 @@ def test_L1_each_write_renews_the_lease_and_trust_starts_before_it(database: Dat
     assert 2.0 < left <= 4.0
 
 
+def test_L1_each_write_reads_the_databases_clock(database: Database, led: Led) -> None:
+    before = database.value("select extract(epoch from clock_timestamp())::float8")
+    led.write()
+    after = database.value("select extract(epoch from clock_timestamp())::float8")
+    assert isinstance(before, float)
+    assert isinstance(after, float)
+    assert before <= led.term.now <= after
+    assert led.term.asked_at <= led.term.answered_at <= time.monotonic()
+
+
+@pytest.mark.parametrize(("ahead", "free"), [("14 s", False), ("1 hour", True), ("-1 s", True)])
+def test_T1_a_lease_of_before_the_clock_was_set_back_keeps_nobody_out(database: Database, led: Led, ahead: str, free: bool) -> None:
+    """No lease is taken for longer than 15 s: one that ends in an hour is of a clock that was an hour ahead, and whoever had it may be dead."""
+    database.admin.execute("update jobyard.leases set lease_until = clock_timestamp() + %s::interval", [ahead])
+    lanes = PostgresLanes(database.url)
+    try:
+        assert ("default" in lanes.free()) is free
+    finally:
+        lanes.close()
+    assert (database.store(leader="other").seize() is not None) is free
+
+
 @pytest.mark.parametrize("count", [0, 1, FEW + 1])
 def test_L1_what_a_deposed_leader_writes_is_not_written(database: Database, led: Led, count: int) -> None:
     jobs = led.accept(count) if count else []

@@ -32,7 +32,14 @@ INCARNATION = "00000000-0000-4000-8000-000000000001"
 
 
 class RealClock:
-    """The machine's."""
+    """The machine's. `set_s`: what the next reading tells of."""
+
+    def __init__(self) -> None:
+        self.set_s = 0.0
+
+    def heard(self, database_now: float, asked_at: float, answered_at: float) -> float:
+        set_s, self.set_s = self.set_s, 0.0
+        return set_s
 
     def now(self) -> float:
         return wall()
@@ -46,6 +53,7 @@ class Script:
 
     def __init__(self) -> None:
         self.happened: list[str] = []
+        self.seized: Callable[[], object] = lambda: None
         self.refuse: Callable[[Questions], Exception | None] = lambda _: None
         self.before_write: Callable[[Sequence[Event]], None] = lambda _: None
         self.after_write: Callable[[Term], None] = lambda _: None
@@ -61,6 +69,7 @@ class ScriptedStore(MemoryLaneStore):
     def seize(self, at_least: int = 0) -> Term | None:
         term = super().seize(at_least)
         self._script.happened.append("seize" if term else "not free")
+        self._script.seized()
         return term
 
     def ask(self, questions: Questions) -> Answers:
@@ -145,6 +154,7 @@ class Leadership:
         self.admin = FakeAdmin({topic.name: f"id-{topic.name}" for topic in TOPICS.all()})
         self.log: dict[str, list[Message]] = {INTAKE: [], REPORTS: []}
         self.buses: list[ScriptedBus] = []
+        self.clocks: list[RealClock] = []
         self.sources: list[PatientSource] = []
         self.make_topics: Callable[[], object] = lambda: None
         self.rules = replace(RULES, topics_every_s=0.05, lost_after_s=0.6, unreachable_after_s=0.3, lease_margin_s=0.1)
@@ -172,7 +182,8 @@ class Leadership:
             return SilentNotices()
 
         def clock(term: Term) -> Clock:
-            return RealClock()
+            self.clocks.append(RealClock())
+            return self.clocks[-1]
 
         world = World(store=store, source=source, bus=bus, notices=notices, clock=clock, admin=self.admin, prepare=lambda _: [])
         return Leader("default", world, self.rules, TOPICS, lambda: self.make_topics())

@@ -18,6 +18,9 @@ class FakeClock:
     def __init__(self, now: Instant = 1_800_000_000.0) -> None:
         self.at = now
 
+    def heard(self, database_now: Instant, asked_at: float, answered_at: float) -> float:
+        return 0.0
+
     def now(self) -> Instant:
         return self.at
 

@@ -317,3 +317,31 @@ def test_a_failed_thread_costs_a_take_over_and_no_job(lane: Leadership) -> None:
     lane.intake(job := a_job())
     until(lambda: str(job.id) in lane.tables.jobs)
     assert not lane.tables.quarantine
+
+
+def test_T4_a_database_clock_that_was_set_costs_a_take_over_and_no_agent(lane: Leadership) -> None:
+    """What was heard before is not to be compared with times of now: else all agents would have been silent for an hour."""
+    lane.hello()
+    lane.leader.start()
+    lane.intake(job := a_job())
+    until(lane.bundles)
+    lane.clocks[-1].set_s = 3600.0
+    until(lambda: lane.tables.epoch == 2)
+    until(lambda: len(lane.bundles()) >= 2)
+    assert [one.id for one in lane.bundles()[-1].jobs] == [job.id]
+    assert not lane.tables.agent_ended
+
+
+def test_leaderships_that_the_services_fail_pause_though_small_ticks_go_through(lane: Leadership) -> None:
+    """A full disk has room for a little: taking over ten times a second would be a load of its own."""
+    took: list[float] = []
+
+    def refuse(questions: Questions) -> Exception | None:
+        return ServiceUnavailable("its disk is full") if _ids(questions) else None
+
+    lane.script.refuse = refuse
+    lane.script.seized = lambda: took.append(monotonic())
+    lane.intake(a_job())
+    lane.leader.start()
+    until(lambda: len(took) >= 4, 20)
+    assert took[3] - took[0] >= 0.1 + 0.3 + 1.0

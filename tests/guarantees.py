@@ -134,6 +134,8 @@ class DoubledOnlyWhereLost:
             rows = {(row["attempt"], row["fence"]): row for row in evidence.attempts.get(job, [])}
             for i, later in enumerate(executions):
                 for earlier in executions[:i]:
+                    if later.fence < earlier.fence and self._given_up(later, earlier, rows.get((later.attempt, later.fence), {})):
+                        continue  # its process was paused between the look at the lease and the call (I6)
                     row = rows.get((earlier.attempt, earlier.fence), {})
                     if not self._over(earlier, later, row) and not self._given_up(earlier, later, row):
                         yield (

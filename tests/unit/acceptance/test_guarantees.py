@@ -308,6 +308,16 @@ def test_who_was_touched_is_told() -> None:
         guarantees.check(with_(good(), "attempts", "a", [attempt(1, "interrupted")]), InterruptedOnlyOf())
 
 
+def test_a_lost_attempt_may_start_late_if_its_process_was_paused_at_the_call() -> None:
+    """I6: between the look at the lease and the call. Never one that was not given up."""
+    evidence = good()
+    late = [ran("b", 2, 5.0, 6.0), ran("b", 1, 8.0, 9.0)]
+    evidence = replace(evidence, executions={**evidence.executions, "b": late})
+    assert not list(guarantees.DoubledOnlyWhereLost().broken(evidence))
+    evidence = replace(evidence, executions={**evidence.executions, "a": [ran("a", 2, 1.0, 2.0), ran("a", 1, 3.0, 4.0)]})
+    assert list(guarantees.DoubledOnlyWhereLost().broken(evidence))
+
+
 def test_a_journal_is_read_in_order_of_starts_and_two_starts_under_one_fence_are_wrong(tmp_path: Path) -> None:
     def line(event: str, at: float, fence: int) -> str:
         return json.dumps({"job": "a", "attempt": fence, "fence": fence, "pid": 7, "event": event, "at": at}) + "\n"

@@ -75,7 +75,8 @@ class Aims:
 
         def largest(name: str) -> int:
             return self._world.number(
-                "select coalesce(max(n), 0) from (select count(*) as n from jobyard.attempt_history where agent = %s group by fence) x", name
+                "select coalesce(max(n), 0) from (select count(*) as n from jobyard.attempt_history where agent = %s group by fence) x",
+                name,
             )
 
         for _ in range(10):

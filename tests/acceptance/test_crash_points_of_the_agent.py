@@ -96,8 +96,9 @@ def _prepare(aims: Aims) -> None:
                 for i in range(TINY):
                     if i in (2, 6, 10):
                         aims.job(name, f"slow {i}", first_s=long_s)
+                    if i == 1:
+                        aims.job(name, "once", Expected(FAILED), attempts=1, first_s=long_s)
                     aims.job(name, f"tiny {i}")
-                aims.job(name, "once", Expected(FAILED), attempts=1, first_s=long_s)
             case _:
                 aims[name].slots = 2
                 aims.job(name, "interrupted", first_s=LONG_S)

@@ -223,8 +223,8 @@ WRONG: dict[str, tuple[Callable[[Evidence], Evidence], str]] = {
         "DoubledOnlyWhereLost: job b was started as attempt 2 beside or after attempt 1, which is lost of an agent that is active",
     ),
     "an older fence later": (
-        lambda e: with_(e, "executions", "b", [ran("b", 2, 0.0, 1.0), ran("b", 1, 5.0, 9.0)]),
-        "DoubledOnlyWhereLost: job b was started under fence 10 after fence 20",
+        lambda e: with_(e, "executions", "d", [ran("d", 2, 0.0, 1.0, returned=False), ran("d", 1, 5.0, 9.0), *e.executions["d"][2:]]),
+        "DoubledOnlyWhereLost: job d was started under fence 10 after fence 20",
     ),
     "placed after a cancel": (
         lambda e: with_(e, "cancels", "e", [{"at": BEGAN}]),

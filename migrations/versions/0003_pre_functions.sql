@@ -7,9 +7,10 @@ create function fail(code text, message text, hint text) returns void language p
   raise exception using errcode = code, message = message, hint = hint;
 end $$;
 
--- A value as error messages show it: quoted, escaped, at most 60 characters of it.
+-- A value as error messages show it: quoted, escaped, at most 60 characters of it, none of which a terminal would obey.
 create function shown(value text) returns text language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
-  select coalesce(to_json(case when length(value) > 60 then left(value, 57) || '...' else value end)::text, 'null') $$;
+  select coalesce(to_json(regexp_replace(case when length(value) > 60 then left(value, 57) || '...' else value end,
+    '[\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]', U&'\FFFD', 'g'))::text, 'null') $$;
 
 create function priority_number(name text) returns smallint language sql immutable parallel safe as $$
   select (array_position(array['critical', 'high', 'medium', 'low', 'very_low'], name) - 1)::smallint $$;

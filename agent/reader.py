@@ -1,6 +1,7 @@
 """Buckets and control from Kafka into the inbox: one consumer, partitions assigned, never a group (A1, A10)."""
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from jobyard.contracts.control import Bucket, ControlMessage
 from jobyard.contracts.errors import JobyardError
 from jobyard.kafka.consumer import BEGINNING, Message, OutOfRange, Read
 from jobyard.kafka.failures import KafkaDenied
+from jobyard.process.seldom import Seldom
 
 _log: Final = logging.getLogger(__name__)
 
@@ -22,6 +24,8 @@ _WAIT_S: Final = 0.1
 """A new assignment waits for the running poll at most so long."""
 _MOST: Final = 500
 _AGAIN_S: Final = 1.0
+_DIGITS: Final = re.compile(r"[0-9]+|'[^']*'")
+"""What differs between two troubles of one kind: offsets, numbers, quoted values."""
 _DENIED_S: Final = 10.0
 """So long it is tried again when a right is missing: while somebody changes rights, one may be gone for a moment."""
 
@@ -80,6 +84,7 @@ class Reader:
         self._wanted: list[Bucket] | None = None
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+        self._seldom = Seldom(_log)
         self._give_up = give_up
         self._denied_at: float | None = None
 
@@ -160,10 +165,20 @@ class Reader:
             if message.topic == self._control:
                 control.append(codec.decode_control(message.value))
             else:
-                bundles.append(codec.decode_bundle(message.value))
+                bundle = codec.decode_bundle(message.value)
+                if bundle.bucket != message.partition:
+                    raise codec.Undecodable(f"bundle for bucket {bundle.bucket} in partition {message.partition}")
+                bundles.append(bundle)
         except codec.Undecodable as error:
-            where = f"{message.topic}[{message.partition}]@{message.offset}"
-            _log.error("a message from the leader was dropped: %s: %s", where, error.reason, extra={"where": where})
+            self._drop(message, error.reason)
+        except Exception as error:  # a mistake of this program, that the same message would bring out again: it must not end the agent
+            self._drop(message, f"the reader stumbled over it: {type(error).__name__}: {error}"[:500])
+
+    def _drop(self, message: Message, reason: str) -> None:
+        """A message that nobody understands: one line for each kind of trouble, however many there are."""
+        where = f"{message.topic}[{message.partition}]@{message.offset}"
+        kind = f"{message.topic} {_DIGITS.sub('', reason)[:80]}"
+        self._seldom.say(logging.ERROR, kind, f"a message from the leader was dropped: {where}: {reason}", where=where)
 
     def _reassign(self, consumer: Reading) -> None:
         with self._lock:

@@ -47,7 +47,7 @@ class Lane:
         self._waiting = WaitingJobs(self._backlogs, self._durations)
         self._fleet = Fleet(Pools(rules.window_s), bucket_topic_id)
         self._bundles = Bundles(snapshot.fence)
-        self._quarantine = Quarantine(rules, now)
+        self._quarantine = Quarantine(rules)
 
         closing = Closing(rules, self._bundles, self._fleet, self._waiting)
         self._outcomes = Outcomes(self._bundles, self._fleet, self._waiting, self._durations, closing, self._quarantine, report_topic)

@@ -72,8 +72,8 @@ class Rules:
     topics_every_s: float = 5.0
     """How often Kafka is asked for the ids of the topics (L17), and committed records are deleted (L20)."""
     quarantine_rows: int = 500
-    """Messages that cannot be understood, or are forged, that get a row of `quarantine` each, at once; one more each `quarantine_row_every_s`. The rest is
-    counted: a flood must not fill the disk."""
+    """Messages of one topic that cannot be understood, or are forged, that get a row of `quarantine` each, at once; one more each `quarantine_row_every_s`.
+    The rest is counted: a flood must not fill the disk."""
     quarantine_row_every_s: float = 10.0
     quarantine_tell_s: float = 10.0
     """What was only counted is told by one row after this long."""

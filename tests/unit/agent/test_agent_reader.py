@@ -115,8 +115,8 @@ def drain(epoch: int) -> bytes:
     return codec.encode(Drain(v=1, epoch=epoch, agent="a", incarnation="i"))
 
 
-def bundle(fence: int) -> bytes:
-    return codec.encode(BundleMessage(v=1, epoch=1, fence=fence, agent="a", incarnation="i", bucket=3, jobs=[], attempts=[], used=[]))
+def bundle(fence: int, bucket: int = 3) -> bytes:
+    return codec.encode(BundleMessage(v=1, epoch=1, fence=fence, agent="a", incarnation="i", bucket=bucket, jobs=[], attempts=[], used=[]))
 
 
 @contextmanager
@@ -282,12 +282,12 @@ def test_what_was_read_before_a_failure_of_the_admin_client_is_handed_over() -> 
             # both come in one read: a message of one bucket, then that the offset of the other is not there
             log.admin_fails = 1
             log.write(BUCKETS, 3, bundle(1))
-            log.write(BUCKETS, 4, bundle(2))
+            log.write(BUCKETS, 4, bundle(2, 4))
             reader.assign([Bucket(2, 3, "b1", 0), Bucket(1, 4, "b1", 7)])
         assert fences(inbox, 1) == [1]
         log.until(lambda: log.admin_fails == 0)
         log.until(lambda: log.opened == 2 and log.at.get((BUCKETS, 4)) == 1)  # as after a lost tail
-        log.write(BUCKETS, 4, bundle(3))
+        log.write(BUCKETS, 4, bundle(3, 4))
         assert fences(inbox, 1) == [3]
 
 
@@ -297,6 +297,25 @@ def test_what_cannot_be_decoded_is_dropped_and_reading_goes_on() -> None:
     with reading(log) as (reader, inbox):
         reader.assign([Bucket(2, 3, "b1", 0)])
         assert fences(inbox, 1) == [5]
+
+
+def test_a_bundle_for_another_bucket_than_the_one_it_lies_in_is_dropped() -> None:
+    """Its `open` would close what is open in that one (A5)."""
+    log = Log()
+    log.write(BUCKETS, 3, bundle(4, 2), bundle(5))
+    with reading(log) as (reader, inbox):
+        reader.assign([Bucket(2, 3, "b1", 0)])
+        assert fences(inbox, 1) == [5]
+
+
+def test_of_many_bad_messages_few_lines_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    log = Log()
+    log.write(BUCKETS, 3, *[b"no json" + b"!" * n for n in range(500)], *[b'{"v": %d}' % n for n in range(500)], bundle(5))
+    with reading(log) as (reader, inbox):
+        reader.assign([Bucket(2, 3, "b1", 0)])
+        assert fences(inbox, 1) == [5]
+    said = [record.getMessage() for record in caplog.records if "was dropped" in record.getMessage()]
+    assert 2 <= len(said) <= 4
 
 
 class Denying(Log):

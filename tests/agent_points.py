@@ -13,7 +13,11 @@ When = Callable[..., bool]
 
 def read(jobs: Jobs) -> When:
     """TURN_HEARD: a bundle with one of the jobs came in just now, so nothing of it is started."""
-    return lambda taken, settled: any(job.id in jobs for bundle in taken.bundles for job in bundle.jobs)
+
+    def holds(taken: Taken, settled: bool) -> bool:
+        return any(job.id in jobs for bundle in taken.bundles for job in bundle.jobs)
+
+    return holds
 
 
 def said_started(jobs: Jobs) -> When:

@@ -1,7 +1,5 @@
 """Agents of a test's world that each get jobs of their own, and break, where they break, at what happens to these."""
 
-import os
-import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,6 +90,11 @@ class Aims:
         with psycopg.connect(self._world.addresses.database_url) as connection:
             self._app.submit_many(list(requests), connection=connection)
 
+    def until_running(self, *names: str) -> None:
+        """All their jobs have been started and none has ended."""
+        jobs = {job for name in names for job in self.all[name].ids()}
+        self._world.until(f"the jobs of {names} run", lambda: jobs <= {one.job for one in self._world.executions() if one.ended is None})
+
     def until_broken(self, *names: str) -> None:
         for name in names:
             aim = self.all[name]
@@ -106,10 +109,6 @@ def is_stopped(pid: int) -> bool:
     """Whether the process stands still by a signal."""
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().rpartition(")")[2].split()[0] == "T"
-
-
-def wake(pid: int) -> None:
-    os.kill(pid, signal.SIGCONT)
 
 
 @dataclass(frozen=True)

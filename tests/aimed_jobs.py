@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Final
 
 from mixed_jobs import app as mixed
@@ -20,16 +21,21 @@ AIMS: Final = "ACCEPTANCE_AIMS"
 app = mixed
 
 
-async def aimed(n: int, first_s: float = 0.0, again_s: float = 0.1, signals: str = "", fails: bool = False, stubborn: bool = False) -> int:
+async def aimed(
+    n: int, first_s: float = 0.0, again_s: float = 0.1, signals: str = "", waits: str = "", fails: bool = False, stubborn: bool = False
+) -> int:
     """Takes `first_s` in its first attempt, `again_s` in the later ones.
 
-    In the first attempt only: `signals` is sent to its own process before anything else, and it `fails`. `stubborn`: it does not heed a cancellation.
+    In the first attempt only: `signals` is sent to its own process before anything else, it `waits` until a file of this name is there, and it `fails`.
+    `stubborn`: it does not heed a cancellation.
     """
     first = current_job().attempt == 1
     if first and signals:
         signal.pthread_kill(threading.get_ident(), signal.Signals[signals])  # to this thread: here and now
     with journalled():
         until = time.monotonic() + (first_s if first else again_s)
+        while first and waits and not Path(waits).exists():
+            await asyncio.sleep(0.02)
         if first and fails:
             raise ConnectionResetError("cut off")
         while (left := until - time.monotonic()) > 0:

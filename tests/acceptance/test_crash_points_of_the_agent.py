@@ -5,8 +5,8 @@ All of them break in one world, so that they are waited for together; each test 
 
 import signal
 import time
-from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 from aim import Aims, Fate, is_stopped
@@ -138,7 +138,7 @@ def _break_all(world: World) -> Broken:
     world.agent("c10_again", process="c10_again anew", aims=["c10_again"])
     aims.until_broken(*(name for name in POINTS if name != "c10_again"))
     for name in WINDOW:
-        aims[name].broken = world.until(f"{name} has paused itself", lambda pid=aims[name].pid: is_stopped(pid))
+        aims[name].broken = world.until(f"{name} has paused itself", partial(is_stopped, aims[name].pid))
     world.agent("cleo", slots=50, aims=[name for name in ALL if name != "c10_again"])
 
     last = max(aims[name].broken for name in PAUSED)
@@ -167,10 +167,9 @@ def _break_all(world: World) -> Broken:
 
 
 @pytest.fixture(scope="module")
-def broken(module_world: MakeWorld) -> Generator[Broken]:
+def broken(module_world: MakeWorld) -> Broken:
     with module_world(lost_after_s=LOST_AFTER_S) as world:
-        found = _break_all(world)
-    yield found
+        return _break_all(world)
 
 
 @pytest.mark.parametrize("name", ["c10_killed", "c10_again", "c10_paused"])

@@ -1,7 +1,6 @@
 """Runs the command line in a process that is killed, or paused, when it gets to a named point: `python at_point.py SPEC coordinator run …`."""
 
 import json
-import os
 import signal
 import sys
 import threading
@@ -27,14 +26,21 @@ def _always(*facts: Any) -> bool:
 CONDITIONS: Final[dict[str, When]] = {"always": _always, **leader_points.CONDITIONS}
 """What the point's facts must be, by name: the process that is to break gets the name."""
 
+STEP_S: Final = 0.01
+
+
+def go_of(told: Path) -> Path:
+    """The file that lets go a process that stands at its point."""
+    return told.with_suffix(".go")
+
 
 @dataclass(frozen=True)
 class AtPoint:
     """Where a process breaks: when it gets to `point`, with facts for which `when` holds (see CONDITIONS), for the `nth` time.
 
     `after_s`: so much later, by a timer, while the process goes on (0: at once, there). `jobs`: ids of the jobs that the condition is about, if it is
-    one of those that are made for jobs. `stands_s`: how long its thread stands there before it breaks, while the others go on: what was handed to the
-    network before gets there.
+    one of those that are made for jobs. `stands`: its thread stands there first, while the others go on, until the test
+    has seen what it waits for (see World.until_broken): what was handed to the network before gets there.
     """
 
     point: Point
@@ -43,7 +49,7 @@ class AtPoint:
     nth: int = 1
     after_s: float = 0.0
     jobs: tuple[str, ...] = ()
-    stands_s: float = 0.0
+    stands: bool = False
 
     def spec(self, told: Path) -> str:
         """What the process is given. `told`: the file that it makes when it has got there, with the facts of a leader in it."""
@@ -91,13 +97,14 @@ class Breaking:
         if self._at.after_s:
             threading.Timer(self._at.after_s, self._break, facts).start()
         else:
-            time.sleep(self._at.stands_s)
             self._break(*facts)
 
     def _break(self, *facts: object) -> None:
         whole = self._told.with_suffix(".told")
         whole.write_text(json.dumps(self._tick.told(facts)))
         whole.rename(self._told)  # it is whole when it is seen
+        while self._at.stands and not go_of(self._told).exists():
+            time.sleep(STEP_S)
         # To this very thread: sent to the process, a stop waits for the main thread to be run, while this one would go on.
         signal.pthread_kill(threading.get_ident(), signal.SIGKILL if self._at.what == "kill" else signal.SIGSTOP)
 

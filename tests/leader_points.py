@@ -95,8 +95,12 @@ class Tick:
         return {Point.MESSAGES_TAKEN: self.taken, Point.TICK_COMMITTED: self.committed}
 
     def told(self, facts: Iterable[object]) -> Told:
-        """The tick, and the point's own facts, as JSON: `read` (topic and offset of each message), `ends` (fence, job, outcome: said by agents), `jobs`
-        (of the intake), `placed` (fence, jobs and attempts of each bundle), `resent` (fences), `bundle` (the fence of the one that it is about)."""
+        """The tick, and the point's own facts, as JSON.
+
+        `read` (topic and offset of each message), `ends` (fence, job, outcome: said by agents), `jobs` (of the intake), `placed` (fence, jobs and attempts
+        of each bundle), `ended` (fence, job: decided), `resent` (fences), `bundle` (the fence of the one that it is about), `agents` (names of those that
+        are given up), `cancels` (jobs).
+        """
         batch = self.batch or Batch()
         given = list(facts)
         events = next((cast("list[Event]", fact) for fact in given if isinstance(fact, list)), self.events)
@@ -119,6 +123,9 @@ class Tick:
                 for event in events
                 if isinstance(event, Placed)
             ],
+            "ended": [(event.bundle.fence, end.job) for event in events if isinstance(event, Ended) for end in event.ends],
+            "cancels": [event.job_id for event in events if isinstance(event, Noted) and event.event == "cancel_asked"],
+            "agents": [event.name for event in events if isinstance(event, AgentEnded)],
             "resent": [event.fence for event in events if isinstance(event, Resent)],
             "bundle": next(
                 (fact.bundle.fence if isinstance(fact, Placed) else fact.fence for fact in given if isinstance(fact, Placed | Resent)), None

@@ -15,7 +15,7 @@ import aimed_jobs
 import guarantees
 import mixed_jobs
 import psycopg
-from at_point import AtPoint
+from at_point import AtPoint, go_of
 from evidence import Evidence, Execution, Expected, Lease, gather, read_journal
 from guarantees import Guarantee
 from psycopg.rows import dict_row
@@ -140,6 +140,7 @@ class World:
             if at.what == "kill":
                 self._dying.add(name)
             self._broken(name).unlink(missing_ok=True)
+            go_of(self._broken(name)).unlink(missing_ok=True)
             program = [str(HERE / "at_point.py"), at.spec(self._broken(name))]
         self._children[name] = Child(
             [sys.executable, *program, *arguments],
@@ -178,9 +179,15 @@ class World:
         assert status is not None
         return status
 
-    def until_broken(self, name: str, at: AtPoint) -> float:
-        """Wait until it has got to its point, and is killed, or paused (SIGCONT wakes it). The moment of it."""
+    def until_broken(self, name: str, at: AtPoint, holds: Callable[[], object] = lambda: True) -> float:
+        """Wait until it has got to its point, and is killed, or paused (SIGCONT wakes it). The moment of it.
+
+        `holds`: if it stands there first, what is waited for.
+        """
         moment = self.until(f"{name} gets to {at.point}", self._broken(name).exists, may_end=(name,))
+        if at.stands:
+            self.until(f"what {name} stands still for", holds)
+            go_of(self._broken(name)).touch()
         if at.what == "kill":
             child = self._children.pop(name)
             assert child.wait(PATIENCE_S)

@@ -175,9 +175,11 @@ class Membership:
         for report in message.reports:
             if isinstance(report, Hello) and over is None:
                 self._hello(message.agent, message.incarnation, report, read)
-                return
-            if isinstance(report, Goodbye):
-                if limbo is not None:
+            elif isinstance(report, Goodbye):
+                if self._new.pop(message.incarnation, None) is not None:
+                    # It came and went within one tick: it never joins, nothing is placed on it, and it ends nobody.
+                    self._fleet.noted_over(message.incarnation, message.agent, "gone", now)
+                elif limbo is not None:
                     self._nothing_more(limbo, events, now)
                     self._fleet.left(limbo, limbo.state, now)
                 return

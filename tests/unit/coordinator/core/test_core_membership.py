@@ -1,9 +1,11 @@
 """Who is there: hello, heartbeat, inventory, partitions (L4 to L6, L12, L22, T5)."""
 
+import pytest
 from lane_world import World, of
 
 from jobyard.contracts.bundle import BundleMessage
 from jobyard.contracts.control import Cancel, Confirm, Welcome
+from jobyard.contracts.reports import Goodbye, Hello
 from jobyard.coordinator.core import events as happened
 
 
@@ -34,6 +36,29 @@ def test_hello_gets_five_buckets_and_a_welcome() -> None:
     again = world.said(Welcome)[-1].body
     assert isinstance(again, Welcome)
     assert again.stamp == 13.5
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_L15_one_that_comes_and_goes_within_a_tick_never_joins(together: bool) -> None:
+    """Told to end before its welcome. As a ghost it would be given jobs until it is lost."""
+    world = World()
+    old = world.join("a")
+    told = world.new_incarnation("a")
+    hello = Hello(stamp=1.0, kinds=told.kinds, capacity=told.capacity, slots=told.slots)
+    if together:
+        world.say(told, hello, Goodbye())
+    else:
+        world.say(told, hello)
+        world.say(told, Goodbye())
+    events = world.tick()
+    assert not of(events, happened.AgentJoined)
+    assert not of(events, happened.AgentEnded)  # nor does it replace anybody
+    assert not of(events, happened.FencedOff)
+    world.hello(told)  # nothing follows a goodbye; should something be said again all the same, it is over
+    assert of(world.tick(1), happened.FencedOff) == [happened.FencedOff("a", told.incarnation, "unknown")]
+    world.job("j")
+    world.tick(2)
+    assert world.bundle("j").incarnation == old.incarnation
 
 
 def test_L22_a_partition_is_given_away_only_with_its_end_offset() -> None:

@@ -24,6 +24,16 @@ UNIT = Path(__file__).parent / "unit"
 NUMBERS = itertools.count(1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Where the tests' services run."""
+    parser.addoption(
+        "--services",
+        choices=["embedded", "containers"],
+        default="embedded",
+        help="what tests of one part use: embedded Postgres and Kafka, or containers (tests/containers/engine.sh makes them ready)",
+    )
+
+
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Generator[None]:
     """A command that a test runs in this process sets logging up, on streams that end with the test."""
@@ -59,14 +69,21 @@ def services_folder() -> Generator[Path]:
 
 
 @pytest.fixture(scope="session")
-def services(services_folder: Path) -> Generator[Addresses]:
-    """Postgres and Kafka for all tests: those that JOBYARD_DATABASE_URL and JOBYARD_KAFKA_BOOTSTRAP_SERVERS name, if both are set, else embedded ones.
+def services(services_folder: Path, pytestconfig: pytest.Config) -> Generator[Addresses]:
+    """Postgres and Kafka for all tests: those that JOBYARD_DATABASE_URL and JOBYARD_KAFKA_BOOTSTRAP_SERVERS name, if both are set, else containers
+    with --services=containers, else embedded ones.
 
     That none can be had is an error of each test that asks for them, never a reason to skip it.
     """
     database_url, servers = os.environ.get("JOBYARD_DATABASE_URL"), os.environ.get("JOBYARD_KAFKA_BOOTSTRAP_SERVERS")
     if database_url and servers:
         yield Addresses(database_url, servers)
+        return
+    if pytestconfig.getoption("services") == "containers":
+        from contained import ContainedServices
+
+        with ContainedServices() as contained:
+            yield contained.addresses
         return
     with Services(services_folder / "shared", fast=True) as started:
         yield started.addresses

@@ -25,6 +25,11 @@ _PASSING = ("08", "53", "57", "58", "40", "55P03", "25P03", "25P04", "25006", "X
 _CONNECTING = ("28", "3D")
 _DISK_FULL = "53100"
 _REJECTED = re.compile(r'FATAL: +(password authentication failed|(role|database) ".*" does not exist|no pg_hba.conf entry)')
+# The server is there; what does not fit is the trust: never a reason to go on without it, or to wait.
+_UNTRUSTED = re.compile(
+    r"certificate verify failed|server certificate for .* does not match host name|root certificate file|could not get server's host name|"
+    r"server does not support SSL|could not read root certificate|certificate file .* does not exist|private key file"
+)
 _NO_CONNECTION = ("connection failed:", "connection timeout", "[Errno")
 _HISTORY = "JY090"
 
@@ -57,6 +62,11 @@ def _of_connection(text: str) -> JobyardError:
     """libpq gives no SQLSTATE for a connection that came to nothing, so the server's words must tell."""
     if _REJECTED.search(text):
         return ConfigurationError(f"the Master DB refuses the connection: {text}. JOBYARD_DATABASE_URL says who connects, and where")
+    if _UNTRUSTED.search(text):
+        return ConfigurationError(
+            f"Postgres is not trusted: {text}. In JOBYARD_DATABASE_URL sslrootcert must be the authority of the server's certificate, the host one "
+            "that the certificate is made for, and sslmode what the server offers"
+        )
     if text.startswith(_NO_CONNECTION):
         return ServiceUnavailable(f"Postgres: {text} Start it (`jobyard dev up` for development), or mend JOBYARD_DATABASE_URL")
     return ServiceUnavailable(f"Postgres: {text}")

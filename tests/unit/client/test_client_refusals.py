@@ -70,3 +70,19 @@ def test_a_connection_that_comes_to_nothing_is_told_in_one_line_with_its_mend(te
         assert type(found) is sort
         assert "JOBYARD_DATABASE_URL" in str(found)
         assert "\n" not in str(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SSL error: certificate verify failed",
+        'server certificate for "127.0.0.1" (and 1 other name) does not match host name "localhost"',
+        'root certificate file "/nonexist" does not exist Either provide the file, or change sslmode',
+        "server does not support SSL, but SSL was required",
+    ],
+)
+def test_a_server_that_is_not_trusted_is_a_wrong_setting_not_one_that_is_away(text: str) -> None:
+    error = psycopg.OperationalError(f'connection failed: connection to server at "h", port 5432 failed: {text}')
+    for found in (translated(error), meaning(error)):
+        assert isinstance(found, ConfigurationError)
+        assert "sslrootcert" in str(found)

@@ -169,6 +169,7 @@ class Agent:
         self._leaving = Leaving(now, grace_s, replaced=False)
         self._actions += (Note("leaving", {"running": len(self._running), "grace_s": grace_s}), Assign([]))
         self._who.life.lease.end()
+        self._pulse.hasten()
         self._give_back_all("the agent shuts down", now)
 
     # ---- what comes out ----
@@ -184,11 +185,11 @@ class Agent:
                 self._release(held, "not started in time")
             if self._who.life.lease.holds(now):
                 self._starting.heads(starts, actions, at)
+        self._beat(actions, now)  # first: whoever reads what comes back must know by then that this one takes nothing new
         self._tell_running(actions, now)
         actions += self._ends.take()
         if self._leaving:
             self._leave(self._leaving, actions, now, settled)
-        self._beat(actions, now)
         if starts:
             actions.append(Start(starts))
         return actions
@@ -299,6 +300,7 @@ class Agent:
 
     def _drain(self, draining: bool) -> None:
         if draining and not self._draining:
+            self._pulse.hasten()
             for held in list(self._backlog.all()):
                 self._release(held, "the agent is drained")
         if draining != self._draining:

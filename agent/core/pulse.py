@@ -30,6 +30,11 @@ class Pulse:
         self._last = float("-inf")
         self._inventory_at = now + self._rules.inventory_s
 
+    def hasten(self) -> None:
+        """What it says has changed: the next one is due now, whatever is on its way."""
+        self._last = float("-inf")
+        self._on_its_way = None
+
     def due(self, now: float) -> bool:
         """Whether the next one is to be said."""
         return self._on_its_way is None and self._last + self._rules.heartbeat_s <= now

@@ -1,8 +1,9 @@
 """The ends of an incarnation: A11, A12."""
 
+import pytest
 from agent_world import World
 
-from jobyard.contracts.reports import Finished, Goodbye, Heartbeat, Hello
+from jobyard.contracts.reports import Finished, Goodbye, Heartbeat, Hello, Released
 from jobyard.contracts.states import Outcome
 
 INTERRUPTED = Outcome.INTERRUPTED
@@ -26,6 +27,24 @@ def test_A11_sigterm_releases_the_unstarted_and_reads_no_bucket() -> None:
     world.turn()
     assert world.ends() == [(1, "job-1", Outcome.SUCCEEDED)]
     assert world.names() == ["job-1"]
+
+
+@pytest.mark.parametrize("how", ["told to end", "drained"])
+def test_A11_that_nothing_new_is_taken_is_said_before_anything_comes_back(how: str) -> None:
+    """Even while a heartbeat is on its way. Else the leader would place here again what was given back, and it would wait for goodbye."""
+    world = World(slots=1, acknowledging=False).welcome()
+    world.bundle(1, [1, 2])
+    world.turn(1.0)
+    assert not world.turn()  # a heartbeat is on its way, the next one is not due
+    if how == "drained":
+        world.drain()
+    else:
+        world.agent.terminate(world.now, 25.0)
+    beat, released = world.turn()
+    assert isinstance(beat, Heartbeat)
+    assert beat.draining
+    assert isinstance(released, Released)
+    assert not world.turn()
 
 
 def test_A11_what_runs_may_finish_until_the_grace_period_is_over() -> None:
@@ -128,6 +147,7 @@ def test_A11_nothing_is_said_after_goodbye() -> None:
     world = World().welcome()
     world.agent.terminate(world.now, 25.0)
     world.turn()
+    world.acknowledge()
     world.acknowledging = False
     world.turn(0.1)
     assert isinstance(world.said[-1].report, Goodbye)

@@ -5,7 +5,8 @@ from lane_world import World, of
 
 from jobyard.contracts.bundle import BundleMessage
 from jobyard.contracts.control import Cancel, Confirm, Welcome
-from jobyard.contracts.reports import Goodbye, Hello
+from jobyard.contracts.reports import Finished, Goodbye, Heartbeat, Hello, Released
+from jobyard.contracts.states import Outcome
 from jobyard.coordinator.core import events as happened
 
 
@@ -59,6 +60,22 @@ def test_L15_one_that_comes_and_goes_within_a_tick_never_joins(together: bool) -
     world.job("j")
     world.tick(2)
     assert world.bundle("j").incarnation == old.incarnation
+
+
+def test_A11_what_an_ending_agent_gives_back_is_not_placed_on_it_again() -> None:
+    world = World()
+    ending = world.join("a")
+    for name in ("given back", "interrupted"):
+        world.job(name)
+    world.tick()
+    ends = {name: world.bundle(name) for name in ("given back", "interrupted")}
+    world.join("b")
+    beat = Heartbeat(stamp=1.0, epoch=1, draining=True, capacity=ending.capacity, slots=ending.slots)
+    back = Released(fence=ends["given back"].fence, jobs=[(world.id("given back"), 1)], reason="the agent shuts down")
+    fence, end = world.an_end("interrupted", Outcome.INTERRUPTED)
+    world.say(ending, beat, back, Finished(fence=fence, ends=[end]))
+    world.tick(1)
+    assert [world.where(name) for name in ends] == ["b", "b"]
 
 
 def test_L22_a_partition_is_given_away_only_with_its_end_offset() -> None:

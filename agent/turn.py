@@ -82,7 +82,8 @@ class Turn:
             agent.terminate(now, self._grace_s)
 
     def _decide(self, now: float) -> Leave | None:
-        actions = self._agent.decide(now, self._clock.wall(), self._reporter.settled)
+        clock = self._clock
+        actions = self._agent.decide(now, clock.wall(), self._reporter.settled, clock.now() - clock.ran())
         says: list[Say] = []
         left: Leave | None = None
         for action in actions:

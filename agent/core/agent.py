@@ -174,9 +174,9 @@ class Agent:
 
     # ---- what comes out ----
 
-    def decide(self, now: float, at: float, settled: bool) -> list[Action]:
-        """All that is to be done now. `settled`: the broker has acknowledged every report said so far."""
-        actions, self._actions = self._actions, []
+    def decide(self, now: float, at: float, settled: bool, jumped_s: float = 0.0) -> list[Action]:
+        """All that is to be done now. `settled`: the broker has acknowledged every report said so far. `jumped_s`: see Running."""
+        actions, self._actions, self._running.jumped_s = self._actions, [], jumped_s
         starts: list[Held] = []
         for held in self._starting.acknowledged(starts, now):
             self._release(held, "not started in time")

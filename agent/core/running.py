@@ -20,6 +20,8 @@ class Running:
         self._busy: dict[str, Held] = {}
         self._silent: deque[Held] = deque()
         self._deadlines: list[tuple[float, int, Held]] = []
+        self.jumped_s = 0.0
+        """How much of the agent's clock is jumps: deadlines go by the clock without it."""
         self._progress: deque[Held] = deque()
         self._count = 0
 
@@ -46,7 +48,7 @@ class Running:
         return self._busy.get(held.job.id) is held
 
     def began(self, held: Held, now: float, at: float, deadline: float | None) -> None:
-        """Its handler has been called. `deadline`: on the agent's clock, None = no time-out."""
+        """Its handler has been called. `deadline`: on the agent's clock without its jumps, None = no time-out."""
         held.began, held.began_at = now, at
         if held.state == HANDED:
             held.state = RUNNING
@@ -81,6 +83,7 @@ class Running:
     def expired(self, now: float) -> list[Held]:
         """Those whose time is up; named again while they go on."""
         late: list[Held] = []
+        now -= self.jumped_s
         while self._deadlines and self._deadlines[0][0] <= now:
             held = heapq.heappop(self._deadlines)[2]
             if self.has_slot(held):
@@ -128,5 +131,5 @@ class Running:
         if self._silent:
             due.append(self._silent[0].began + self._after)
         if self._deadlines:
-            due.append(self._deadlines[0][0])
+            due.append(self._deadlines[0][0] + self.jumped_s)
         return min(due, default=None)

@@ -53,10 +53,11 @@ class NotStarted(BaseException):
 class Attempt:
     """Made by the turn thread, run by one other. `why` is set by the turn thread: from then on it is to stop.
 
-    `began_at`: None until the handler is called. `task`: what to cancel, for a coroutine.
+    `began_at`: None until the handler is called. `deadline`: on the agent's clock without its jumps; None = no time-out.
+    `task`: what to cancel, for a coroutine.
     """
 
-    __slots__ = ("_around", "began", "began_at", "held", "spec", "task", "timeout_s", "why")
+    __slots__ = ("_around", "began", "began_at", "deadline", "held", "spec", "task", "timeout_s", "why")
 
     def __init__(self, held: Held, spec: HandlerSpec, around: Surroundings) -> None:
         self.held = held
@@ -66,6 +67,7 @@ class Attempt:
         self.why: Why | None = None
         self.began = 0.0
         self.began_at: float | None = None
+        self.deadline: float | None = None
         self.task: asyncio.Task[None] | None = None
 
     # ---- the turn thread ----
@@ -89,16 +91,16 @@ class Attempt:
             raise NotStarted
         self.began = now
         self.began_at = clock.wall()
+        if self.timeout_s is not None:
+            self.deadline = clock.ran() + self.timeout_s
 
     def begin_in_middleware(self) -> None:
         """The same once more, after middleware has taken its time. A handler that it calls again is called again."""
         if self.why is not None or not self.held.life.lease.holds(self._around.clock.now()):
             raise NotStarted
 
-    @property
-    def deadline(self) -> float | None:
-        """On the agent's clock; None = no time-out."""
-        return None if self.timeout_s is None else self.began + self.timeout_s
+    def _is_late(self) -> bool:
+        return self.deadline is not None and self._around.clock.ran() >= self.deadline
 
     def arguments(self) -> dict[str, object]:
         """The handler's keyword arguments. InvalidArgs."""
@@ -138,7 +140,7 @@ class Attempt:
     def returned(self, value: object) -> End:
         """The end of an attempt whose handler has returned."""
         self._around.leave_if_forked()
-        if self.timeout_s is not None and self._around.clock.now() >= self.began + self.timeout_s:
+        if self.timeout_s is not None and self._is_late():
             return self._failed(timed_out(self.timeout_s, None, "", self._failing()))
         try:
             raw = _NULL if value is None else self.spec.encode_result(value, self._around.max_result_bytes)
@@ -165,7 +167,7 @@ class Attempt:
     def _raised(self, error: BaseException) -> End:
         text = _traceback(error)
         failing = self._failing()
-        if self.timeout_s is not None and self.began_at is not None and self._around.clock.now() >= self.began + self.timeout_s:
+        if self.timeout_s is not None and self._is_late():
             return self._failed(timed_out(self.timeout_s, error, text, failing))
         if self.why is None or self.why == "timed_out":
             return self._failed(verdict(error, text, failing))

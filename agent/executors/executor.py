@@ -46,7 +46,8 @@ class Facts(Protocol):
 
 
 class Clock(Protocol):
-    """The agent's clock, on which the lease is, and the wall clock. Any thread."""
+    """The agent's clock, on which the lease is; the same without jumps of the wall clock, in which nothing has run; and the wall clock. Any thread."""
 
     def now(self) -> float: ...
+    def ran(self) -> float: ...
     def wall(self) -> Instant: ...

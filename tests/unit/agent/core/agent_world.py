@@ -40,6 +40,7 @@ class World:
             rules=rules,
         )
         self.now = 100.0
+        self.jumped_s = 0.0
         self.acknowledging = acknowledging
         self.waiting: list[Say] = []
         self.said: list[Say] = []
@@ -65,7 +66,7 @@ class World:
         self.now += later
         if self.acknowledging:
             self.acknowledge()
-        actions = self.agent.decide(self.now, self.at, not self.waiting)
+        actions = self.agent.decide(self.now, self.at, not self.waiting, self.jumped_s)
         return self._do(actions)
 
     def _do(self, actions: Sequence[Action]) -> list[Report]:

@@ -260,6 +260,21 @@ def test_a_job_past_its_deadline_is_asked_to_stop_and_asked_again() -> None:
     assert len(world.stops) == 2
 
 
+def test_a_jump_of_the_wall_clock_is_no_running_time() -> None:
+    """An hour that only the wall clock knows of ends the lease, and no job that has a minute."""
+    world = World().welcome()
+    world.bundle(1, [a_job(1, timeout_s=60.0)])
+    world.turn()
+    world.begin(world.running[0], deadline=world.now + 60.0)
+    world.jumped_s = 3600.0
+    world.turn(3600.0)
+    assert not world.agent.life.lease.holds(world.now)
+    world.turn(59.0)
+    assert world.stops == []
+    world.turn(1.0)
+    assert [stop.why for stop in world.stops] == ["timed_out"]
+
+
 def test_deadlines_of_ended_jobs_are_forgotten() -> None:
     world = World(slots=1).welcome()
     for number in range(1000):

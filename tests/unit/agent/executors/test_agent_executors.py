@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 import pytest
-from executor_world import machine, wait_for
+from executor_world import Machine, machine, wait_for
 
 from jobyard import App, Fail, RetryPolicy, Snooze, current_job
 from jobyard.agent.resources import Resources
@@ -304,6 +304,27 @@ def test_a_result_after_the_deadline_is_timed_out(sort: str) -> None:
     assert (end.outcome, end.retryable, end.result) == (Outcome.TIMED_OUT, True, NO_RESULT)
     assert end.error is not None
     assert end.error.type == "TimedOut"
+
+
+@pytest.mark.parametrize("sort", KINDS)
+def test_a_wall_clock_set_forward_while_a_handler_runs_is_no_timeout(sort: str) -> None:
+    app = App()
+    machines: list[Machine] = []
+
+    @app.job(kind="coroutine")
+    async def waits() -> int:
+        machines[0].ahead_s = 3600.0
+        return 1
+
+    @app.job(kind="plain")
+    def sleeps() -> int:
+        machines[0].ahead_s = 3600.0
+        return 1
+
+    with machine(app) as made:
+        machines.append(made)
+        end = made.run(sort, timeout_s=60.0)
+    assert end.outcome is Outcome.SUCCEEDED
 
 
 def test_the_deadline_is_told_and_a_stop_for_it_is_timed_out() -> None:

@@ -24,8 +24,8 @@ _WAIT_S: Final = 0.1
 """A new assignment waits for the running poll at most so long."""
 _MOST: Final = 500
 _AGAIN_S: Final = 1.0
-_DIGITS: Final = re.compile(r"[0-9]+|'[^']*'")
-"""What differs between two troubles of one kind: offsets, numbers, quoted values."""
+_DETAIL: Final = re.compile(r" - at .*|[0-9]+|'[^']*'|`[^`]*`")
+"""What differs between two troubles of one kind: places, numbers, quoted values and names."""
 _DENIED_S: Final = 10.0
 """So long it is tried again when a right is missing: while somebody changes rights, one may be gone for a moment."""
 
@@ -177,7 +177,7 @@ class Reader:
     def _drop(self, message: Message, reason: str) -> None:
         """A message that nobody understands: one line for each kind of trouble, however many there are."""
         where = f"{message.topic}[{message.partition}]@{message.offset}"
-        kind = f"{message.topic} {_DIGITS.sub('', reason)[:80]}"
+        kind = f"{message.topic} {_DETAIL.sub('', reason)[:60]}"
         self._seldom.say(logging.ERROR, kind, f"a message from the leader was dropped: {where}: {reason}", where=where)
 
     def _reassign(self, consumer: Reading) -> None:

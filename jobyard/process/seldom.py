@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 EVERY_S: Final = 60.0
-_KINDS: Final = 100
+_KINDS: Final = 50
 """So many kinds are told apart; further ones count as the last."""
 
 

@@ -41,6 +41,7 @@ class AtPoint:
     `after_s`: so much later, by a timer, while the process goes on (0: at once, there). `jobs`: ids of the jobs that the condition is about, if it is
     one of those that are made for jobs. `stands`: its thread stands there first, while the others go on, until the test
     has seen what it waits for (see World.until_broken): what was handed to the network before gets there.
+    `stands_again`: when it goes on after a pause, it stands at that point until World.let_go.
     """
 
     point: Point
@@ -50,6 +51,7 @@ class AtPoint:
     after_s: float = 0.0
     jobs: tuple[str, ...] = ()
     stands: bool = False
+    stands_again: Point | None = None
 
     def spec(self, told: Path) -> str:
         """What the process is given. `told`: the file that it makes when it has got there, with the facts of a leader in it."""
@@ -59,7 +61,8 @@ class AtPoint:
     def parse(cls, spec: str) -> tuple[Self, Path]:
         given: dict[str, Any] = json.loads(spec)
         told = Path(given.pop("told"))
-        given.update(point=Point(given["point"]), jobs=tuple(given["jobs"]))
+        again = given["stands_again"]
+        given.update(point=Point(given["point"]), jobs=tuple(given["jobs"]), stands_again=None if again is None else Point(again))
         return cls(**given), told
 
 
@@ -103,10 +106,16 @@ class Breaking:
         whole = self._told.with_suffix(".told")
         whole.write_text(json.dumps(self._tick.told(facts)))
         whole.rename(self._told)  # it is whole when it is seen
-        while self._at.stands and not go_of(self._told).exists():
-            time.sleep(STEP_S)
+        if self._at.stands:
+            self._stand()
+        if self._at.stands_again is not None:
+            points.arm(self._at.stands_again, self._stand)
         # To this very thread: sent to the process, a stop waits for the main thread to be run, while this one would go on.
         signal.pthread_kill(threading.get_ident(), signal.SIGKILL if self._at.what == "kill" else signal.SIGSTOP)
+
+    def _stand(self, *_: object) -> None:
+        while not go_of(self._told).exists():
+            time.sleep(STEP_S)
 
 
 def main() -> None:

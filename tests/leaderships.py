@@ -21,7 +21,7 @@ class Fault:
     """One crash point. `name`: in the protocol, and what is special.
 
     `stir`: what makes a leader get there. `seen`: looks when it has broken and nobody leads; `led`: when the next one leads; `resumed`: when one that was
-    paused has gone on and noticed; `after`: at the end of all. `stands_for`: what it waits for at the point. `beginning`: it breaks in its take-over.
+    paused goes on; `after`: at the end of all. `stands_for`: what it waits for at the point. `beginning`: it breaks in its take-over.
     """
 
     name: str
@@ -109,8 +109,8 @@ class Leaderships:
             said = len(self._world.log_of(broken.name))
             self._world.send(broken.name, signal.SIGCONT)
             try:
+                broken.fault.resumed(self._world, broken.told | {"epoch": broken.epoch, "name": broken.name})
                 self._until_noticed(broken.name, said)
-                broken.fault.resumed(self._world, broken.told | {"epoch": broken.epoch})
                 assert epoch(self._world) > broken.epoch
                 assert self._world.terminate(broken.name) == 0
             except BaseException as error:

@@ -187,13 +187,17 @@ class World:
         moment = self.until(f"{name} gets to {at.point}", self._broken(name).exists, may_end=(name,))
         if at.stands:
             self.until(f"what {name} stands still for", holds)
-            go_of(self._broken(name)).touch()
+            self.let_go(name)
         if at.what == "kill":
             child = self._children.pop(name)
             assert child.wait(PATIENCE_S)
         else:
             self.until(f"{name} is paused", lambda: stopped(self.pid(name)))
         return moment
+
+    def let_go(self, name: str) -> None:
+        """One that stands at its point goes on."""
+        go_of(self._broken(name)).touch()
 
     def told(self, name: str) -> dict[str, Any]:
         """The facts of the point at which it broke: see leader_points."""

@@ -138,7 +138,8 @@ def forgotten(world: World, told: Told) -> None:
     bucket = lying(world, fence)[-1]["bucket"]
 
     def said() -> bool:
-        load(world)
+        for job in (mixed_jobs.thread, mixed_jobs.tiny, mixed_jobs.task):  # one for each priority, so for each bucket
+            world.expect(job.request(5)).submit()
         messages = [one.body for one in world.lying_in(world.topics.buckets.name) if one.partition == bucket]
         last = max(number for number, body in enumerate(messages) if body["fence"] == fence)
         return any("open" in body and fence not in body["open"] for body in messages[last + 1 :])
@@ -154,6 +155,7 @@ def the_old_one_has_produced(world: World, told: Told) -> None:
         return bool(messages[-1]["epoch"] == told["epoch"] < messages[0]["epoch"])
 
     world.until("the old one's message is there", arrived)
+    world.let_go(told["name"])
 
 
 # ---- C7: lost committed, `fenced` not sent
@@ -275,7 +277,7 @@ C4: Final = Fault(
 )
 C5: Final = Fault(
     "C5",
-    AtPoint(Point.MESSAGE_MADE, when="first of several bundles"),
+    AtPoint(Point.MESSAGE_MADE, when="first of several bundles", stands_again=Point.MESSAGE_PRODUCED),
     load,
     placed_and_not_sent,
     forgotten,

@@ -2,14 +2,17 @@
 
 import os
 import secrets
+import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
+import contained
 import trustme
 from confluent_kafka import admin as untyped
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
@@ -19,7 +22,7 @@ from jobyard.embedded import wheels
 from jobyard.embedded.child import Child
 from jobyard.embedded.jars import Jars, default_cache
 from jobyard.embedded.kafka import JVM, PROPERTIES
-from jobyard.embedded.ports import HOST
+from jobyard.embedded.ports import HOST, Ports
 from jobyard.kafka.admin import Admin
 from jobyard.kafka.readiness import brokers
 
@@ -106,49 +109,76 @@ def format_arguments(*users: User) -> list[str]:
 
 
 class SecuredKafka:
-    """Made, started and ended with the with-block, in a folder of its own, on the Java runtime and the jars of the embedded services."""
+    """Made, started and ended with the with-block: on the Java runtime and the jars of the embedded services, in `folder`; or from an image."""
 
-    def __init__(self, folder: Path, certificates: Certificates, port: int, controller_port: int) -> None:
+    def __init__(self, folder: Path, certificates: Certificates, image: str | None = None) -> None:
         self._folder = folder
         self._certificates = certificates
+        self._image = image
         self._node = User(NODE)
         self.admin = User(ADMIN)
-        self.bootstrap_servers = f"{HOST}:{port}"
-        self.controller = f"{HOST}:{controller_port}"
-        self._ours = PROPERTIES | properties(certificates, self._node, HOST, HOST, port, controller_port)
-        self._child: Child | None = None
-        self.log = folder / "kafka.log"
+        ports = Ports.choose(folder / "ports.json")
+        self.bootstrap_servers = f"{HOST}:{ports['kafka']}"
+        listen = HOST if image is None else "0.0.0.0"
+        wanted = properties(certificates, self._node, HOST, listen, ports["kafka"], ports["kafka_controller"])
+        self._ours = PROPERTIES | wanted | {"log.dirs": str(folder / "kafka") if image is None else "/tmp/secured"}
+        self._file = folder / "kafka.properties"
+        self._format = ["--standalone", "--cluster-id", "SecuredKafkaOfTests01A", *format_arguments(self._node, self.admin)]
+        self._stop: Callable[[], object] = lambda: None
+        self._said: Callable[[], str] = lambda: ""
 
     def __enter__(self) -> Self:
-        file = self._folder / "kafka.properties"
-        file.write_text(as_file(self._ours | {"log.dirs": str(self._folder / "kafka")}))
-        environment = {**os.environ, "CLASSPATH": os.pathsep.join(str(jar) for jar in Jars(default_cache()).ready())}
-        java = [str(wheels.java()), "-XX:TieredStopAtLevel=1", *JVM]
-        cluster = ["--standalone", "--cluster-id", "SecuredKafkaOfTests01A", "--config", str(file)]
-        subprocess.run(
-            [*java, "kafka.tools.StorageTool", "format", *cluster, *format_arguments(self._node, self.admin)],
-            env=environment,
-            check=True,
-            capture_output=True,
-            timeout=START_S,
-        )
-        self._child = Child(
-            [*java, "kafka.Kafka", str(file)],
-            stop_signal=signal.SIGTERM,
-            patience_s=20.0,
-            log=self.log,
-            env=environment,
-            folder=self._folder,
-        )
+        self._file.write_text(as_file(self._ours))
+        if self._image is None:
+            self._start_here()
+        else:
+            self._start_contained(self._image)
         deadline = time.monotonic() + START_S
         while not brokers(self.bootstrap_servers, timeout_s=2.0, options=self.admin.options(self._certificates.ca)):
-            assert self._child.alive(), self.log.read_text()[-4000:]
-            assert time.monotonic() < deadline, self.log.read_text()[-4000:]
+            if time.monotonic() > deadline:
+                said = self._said()
+                self._stop()
+                raise AssertionError(said[-4000:])
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._child is not None:
-            self._child.stop()
+        self._stop()
+
+    def _start_here(self) -> None:
+        environment = {**os.environ, "CLASSPATH": os.pathsep.join(str(jar) for jar in Jars(default_cache()).ready())}
+        java = [str(wheels.java()), "-XX:TieredStopAtLevel=1", *JVM]
+        tool = [*java, "kafka.tools.StorageTool", "format", "--config", str(self._file), *self._format]
+        subprocess.run(tool, env=environment, check=True, capture_output=True, timeout=START_S)
+        log = self._folder / "kafka.log"
+        child = Child(
+            [*java, "kafka.Kafka", str(self._file)],
+            stop_signal=signal.SIGTERM,
+            patience_s=20.0,
+            log=log,
+            env=environment,
+            folder=self._folder,
+        )
+        self._stop, self._said = child.stop, log.read_text
+
+    def _start_contained(self, image: str) -> None:
+        run, file = "/opt/kafka/bin/kafka-run-class.sh", "/tmp/secured.properties"
+        words = shlex.join([run, "kafka.tools.StorageTool", "format", "--config", file, *self._format])
+        port = self.bootstrap_servers.rpartition(":")[2]
+        options = [
+            "--rm",
+            "--label",
+            f"{contained.OWNER}={contained.owner()}",
+            "--publish",
+            f"{HOST}:{port}:{port}",
+            "--entrypoint",
+            "/bin/sh",
+        ]
+        made = contained.docker("create", *options, image, "-c", f"{words} && exec {run} kafka.Kafka {file}")
+        self._stop = partial(contained.docker, "rm", "--force", "--volumes", made)
+        self._said = partial(contained.docker, "logs", made)
+        self._file.chmod(0o644)
+        contained.docker("cp", str(self._file), f"{made}:{file}")
+        contained.docker("start", made)
 
 
 class KafkaAdministrator:

@@ -1,17 +1,19 @@
 """A Postgres that answers nobody without TLS: what makes it so are three files and two statements, plain data for any server."""
 
 import secrets
+import subprocess
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 from urllib.parse import quote
 
+import contained
 import psycopg
 from psycopg import sql
 from secured_kafka import Certificates
 
-from jobyard.embedded.account import unprivileged
-
+START_S: Final = 90.0
 HBA: Final = """\
 # TYPE   DATABASE  USER  ADDRESS    METHOD
 hostssl  all       all   0.0.0.0/0  scram-sha-256
@@ -36,18 +38,48 @@ def secure(url: str, wanted: Mapping[str, str], write: Callable[[str, str], None
             connection.execute(statement.encode())
 
 
-def writer(data: Path) -> Callable[[str, str], None]:
-    """For an embedded server."""
-    account = unprivileged()
+class SecuredPostgres:
+    """In a container (the embedded server is built without TLS), ended with the with-block. `url`: the administrator's address."""
 
-    def write(name: str, content: str) -> None:
-        file = data / name
-        file.write_text(content)
-        file.chmod(0o600)
-        if account is not None:
-            account.give(file)
+    def __init__(self, certificates: Certificates, image: str) -> None:
+        self._certificates = certificates
+        self._image = image
+        self._password = secrets.token_urlsafe(18)
+        self._made = ""
 
-    return write
+    def __enter__(self) -> Self:
+        settings = ["--env", "POSTGRES_DB=jobyard", "--env", f"POSTGRES_PASSWORD={self._password}"]
+        options = ["--detach", "--label", f"{contained.OWNER}={contained.owner()}", "--publish", f"{contained.HOST}::5432"]
+        self._made = contained.docker("run", *options, *settings, self._image, "postgres", "-c", "fsync=off")
+        try:
+            port = contained.docker("port", self._made, "5432/tcp").splitlines()[0].rpartition(":")[2]
+            plain = f"postgresql://postgres:{self._password}@{contained.HOST}:{port}/jobyard"
+            self.url = tls(plain, self._certificates.ca)
+            self._wait(plain)
+            secure(plain, files(self._certificates, contained.HOST), self._write)
+            self._wait(self.url)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        contained.docker("rm", "--force", "--volumes", self._made)
+
+    def _write(self, name: str, content: str) -> None:
+        words = ["docker", "exec", "--interactive", "--user", "postgres", self._made, "sh", "-c", f'umask 077; cat >"$PGDATA/{name}"']
+        subprocess.run(words, input=content, text=True, check=True, timeout=30)
+
+    def _wait(self, url: str) -> None:
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                psycopg.connect(url, connect_timeout=5).close()
+                return
+            except psycopg.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
 
 def tls(url: str, ca: Path) -> str:

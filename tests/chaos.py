@@ -134,12 +134,16 @@ class Load:
 
 @dataclass
 class Process:
-    """A coordinator or an agent, by its name, through all its lives. `process`: what its current life is called in the world; None: it is away."""
+    """A coordinator or an agent, by its name, through all its lives. `process`: what its current life is called in the world; None: it is away.
+
+    `asked`: the number of the last request to end.
+    """
 
     name: str
     process: str | None = None
     paused: bool = False
     ending: bool = False
+    asked: int = 0
     armed: AtPoint | None = None
     back_after_s: float = 0.0
 
@@ -325,11 +329,12 @@ class Chaos:
         self.world.send(process.process, signal.SIGTERM)
         self._expected[process.process] = ORDERLY
         process.ending, process.armed = True, None
-        self.later(ENDS_WITHIN_S, partial(self._must_have_ended, process, process.process))
+        process.asked = next(self._numbers)
+        self.later(ENDS_WITHIN_S, partial(self._must_have_ended, process, process.asked))
 
-    def _must_have_ended(self, process: Process, name: str) -> None:
-        if process.process == name and process.ending:
-            self.problems.append(f"{name} did not end within {ENDS_WITHIN_S:.0f} s of SIGTERM")
+    def _must_have_ended(self, process: Process, asked: int) -> None:
+        if process.ending and process.asked == asked:
+            self.problems.append(f"{process.process} did not end within {ENDS_WITHIN_S:.0f} s of SIGTERM")
             self._kill(process)
             self._start(process)
 

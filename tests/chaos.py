@@ -328,7 +328,7 @@ class Chaos:
         assert process.process is not None
         self.world.send(process.process, signal.SIGTERM)
         self._expected[process.process] = ORDERLY
-        process.ending, process.armed = True, None
+        process.ending = True  # and still armed: it may get to its point on its way out
         process.asked = next(self._numbers)
         self.later(ENDS_WITHIN_S, partial(self._must_have_ended, process, process.asked))
 

@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+# why no containers can be had, if so
+MISSING := .jobyard/containers.missing
+
 .PHONY: demo test check unit integration format clean
 
 demo: $(VENV)/.ready-dev  ## thousands of real jobs, one agent killed, every job accounted for
 	$(BIN)/python -m examples.stdlib
 
 test: check integration  ## all tests: what `check` does, then those on real services
-	@echo "all tests passed"
+	@if [ -s $(MISSING) ]; then echo "all tests passed, but those in containers DID NOT RUN: $$(cat $(MISSING))"; else echo "all tests passed"; fi
 
 check: $(VENV)/.ready-test  ## format, lint, layers, types, unit tests
 	$(BIN)/ruff format --check .
@@ -20,8 +23,16 @@ check: $(VENV)/.ready-test  ## format, lint, layers, types, unit tests
 	$(BIN)/pyright
 	$(BIN)/python -m pytest -q tests/unit
 
-integration: $(VENV)/.ready-test  ## tests on real Postgres, real Kafka and real processes
-	$(BIN)/python -m pytest -q tests/docs tests/migration tests/integration tests/acceptance
+integration: $(VENV)/.ready-test  ## tests on real Postgres, real Kafka and real processes; part of them in containers, if Docker is there
+	$(BIN)/python -m pytest -q tests/docs tests/migration tests/acceptance
+	@tests/containers/engine.sh --only-if-there; status=$$?; \
+	if [ $$status -eq 0 ]; then \
+	  echo "$(BIN)/python -m pytest -q --services=containers tests/containers tests/integration"; \
+	  $(BIN)/python -m pytest -q --services=containers tests/containers tests/integration; \
+	elif [ $$status -eq 3 ] && [ "$$CI" != true ]; then \
+	  echo "$(BIN)/python -m pytest -q tests/integration"; \
+	  $(BIN)/python -m pytest -q tests/integration && echo "the tests in containers DID NOT RUN: $$(cat $(MISSING))"; \
+	else exit $$status; fi
 
 format: $(VENV)/.ready-test  ## mend format and what the linter can mend
 	$(BIN)/ruff format .

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Makes ready what the containers suite needs: a Docker engine, compose, and the images, and writes their names to .jobyard/containers.env.
+# Makes ready what the containers suite needs: a Docker engine, compose, and the images, and writes their names to .jobyard/containers.env
+# (or to .jobyard/containers.missing what is missing, and ends with status 3).
 #
 #   tests/containers/engine.sh                   installs the engine where there is none (Debian or Ubuntu, as root), and starts it
-#   tests/containers/engine.sh --only-if-there   changes nothing outside the engine; status 3, and the reason, if something is missing
+#   tests/containers/engine.sh --only-if-there   installs and starts nothing
 #
 # Images: the public ones, or those that YARD_POSTGRES_IMAGE, YARD_KAFKA_IMAGE and YARD_PYTHON_IMAGE name. Where no registry can be reached, stand-ins with the
 # same interface are made from Debian's packages and Kafka's locked jars (stand_ins/). The mirror is the one that apt uses here. The second run takes a second.
@@ -11,6 +12,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 python=$root/.venv/bin/python
 names=$root/.jobyard/containers.env
+reason=$root/.jobyard/containers.missing
 cautious=false
 if [ "${1:-}" = --only-if-there ]; then cautious=true; shift; fi
 [ $# -eq 0 ] || { echo "usage: engine.sh [--only-if-there]" >&2; exit 2; }
@@ -18,6 +20,7 @@ if [ "${1:-}" = --only-if-there ]; then cautious=true; shift; fi
 say() { echo "containers: $*"; }
 missing() { # what is missing, and what helps
   rm -f "$names"
+  echo "$1: $2" >"$reason"
   echo "containers: $1: $2" >&2
   exit 3
 }
@@ -36,6 +39,7 @@ answers() { timeout 20 docker info >/dev/null 2>&1; }
 compose_there() { docker compose version >/dev/null 2>&1 || command -v docker-compose >/dev/null; }
 has() { docker image inspect "$1" >/dev/null 2>&1; }
 mkdir -p "$root/.jobyard"
+rm -f "$reason"
 
 # --- engine
 if ! answers; then

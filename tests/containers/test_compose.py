@@ -53,13 +53,14 @@ class Project:
 
     def inspect(self, service: str) -> list[Row]:
         """What Docker says about them."""
-        return json.loads(docker("inspect", *self.ids(service)))
+        found: list[Row] = json.loads(docker("inspect", *self.ids(service)))
+        return found
 
     def sql(self, statement: str) -> list[Row]:
         """As the operator, by the port on this machine."""
         port = docker("port", self.ids("postgres")[0], "5432/tcp").splitlines()[0].rpartition(":")[2]
         url = f"postgresql://operator:{self.secrets['operator']}@127.0.0.1:{port}/jobyard"
-        with psycopg.connect(url, row_factory=dict_row) as connection:
+        with psycopg.Connection[Row].connect(url, row_factory=dict_row) as connection:
             return connection.execute(statement.encode()).fetchall()
 
     def cli(self, *words: str) -> str:

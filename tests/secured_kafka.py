@@ -73,11 +73,11 @@ class User:
 
 
 def properties(certificates: Certificates, node: User, host: str, listen: str, port: int, controller_port: int) -> dict[str, str]:
-    """The broker's properties, but for where its data lie. `host`: how clients call it. `listen`: the address that it listens on."""
+    """The broker's properties, but for where its data lie. `host`: how clients call it. `listen`: the address at which it waits for them."""
     chain, key = certificates.of(node.name, host)
     login = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{node.name}" password="{node.password}";'
     return {
-        "listeners": f"SASL_SSL://{listen}:{port},CONTROLLER://{listen}:{controller_port}",
+        "listeners": f"SASL_SSL://{listen}:{port},CONTROLLER://{host}:{controller_port}",
         "advertised.listeners": f"SASL_SSL://{host}:{port}",
         "controller.quorum.bootstrap.servers": f"{host}:{controller_port}",
         "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:SSL",

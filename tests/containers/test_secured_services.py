@@ -124,6 +124,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Generator[Secured]:
 
 
 def test_jobs_run_with_least_rights_and_nothing_is_refused(secured: Secured) -> None:
+    secured.run("topics", "leader", "coordinator", "topics", "create", "--lane", "default")
     secured.run("sync", "shop", "operator", "app", "sync", "mixed_jobs:app")
     secured.start("coordinator", "leader", "coordinator", "coordinator", "run")
     for agent in ("agent-a", "agent-b"):

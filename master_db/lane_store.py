@@ -38,11 +38,18 @@ class LaneNumber(NamedTuple):
 
 
 class Seized(NamedTuple):
-    """The lease row after it was taken. `now`: the database's clock."""
+    """The lease row after it was taken. `now`: the database's clock. `ended`: how many sessions of the leader before were in a transaction."""
 
     ctid: str
     epoch: int
     now: float
+    ended: int
+
+
+class Named(NamedTuple):
+    """What the session is called."""
+
+    name: str
 
 
 class Renewed(NamedTuple):
@@ -66,6 +73,7 @@ class Mark(NamedTuple):
 
 
 FIND_LANE = Query("find_lane", LaneNumber)
+NAME_SESSION = Query("name_session", Named)
 SEIZE_LEASE = Query("seize_lease", Seized)
 RENEW_LEASE = Query("renew_lease", Renewed)
 RELEASE_LEASE = Statement("release_lease")
@@ -112,13 +120,14 @@ class PostgresLaneStore:
         """T1; opens the session. NotFound: there is no such lane."""
         with self._guard():
             connection = self._connection or connect(
-                self._url, application_name=f"jobyard-coordinator {self._lane}"[:63], autocommit=True, plans="force_custom_plan"
+                self._url, application_name="jobyard-coordinator", autocommit=True, plans="force_custom_plan"
             )
             self._connection = connection
             lane = FIND_LANE.first(connection, lane=self._lane)
             if lane is None:
                 raise NotFound(f"there is no lane {self._lane!r}")
             self._lane_id = lane.lane_id
+            NAME_SESSION.one(connection, name=f"jobyard-coordinator {lane.lane_id} {self._leader}")
             self._kinds = KindNumbers()
             self._answering = Answering(lane.lane_id, self._kinds)
             self._newcomers = Intake(lane.lane_id, self._kinds, self._rules, self._monotonic)

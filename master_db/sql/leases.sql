@@ -2,13 +2,25 @@
 
 -- name: seize_lease(lane_id, leader, at_least, lease_s) -> Seized
 -- T1. An epoch that is asked for above the one here tells of a restored backup: then fences must not be given twice either.
-update jobyard.leases set epoch = greatest(epoch, $at_least::bigint) + 1, leader = $leader,
-  fence = fence + case when $at_least::bigint > epoch then 1000000000 else 0 end,
-  lease_until = clock_timestamp() + make_interval(secs => $lease_s::float8)
--- A lease that lies further ahead than any is taken for is of a time before the clock was set back: nobody would lead for as long as it was set.
-where lane_id = $lane_id and (lease_until <= clock_timestamp() or leader = $leader
-  or lease_until > clock_timestamp() + make_interval(secs => 2 * $lease_s::float8))
-returning ctid, epoch, extract(epoch from clock_timestamp())::float8 as now;
+-- A transaction that the leader before has left open ends here: it can't commit any more, but its locks would stop every tick to come. No time-out of the
+-- server ends it while its client is paused between two messages of a pipeline. Sessions are known by their names, see lane_store.py.
+with before as (select leader from jobyard.leases where lane_id = $lane_id),
+seized as (
+  update jobyard.leases set epoch = greatest(epoch, $at_least::bigint) + 1, leader = $leader,
+    fence = fence + case when $at_least::bigint > epoch then 1000000000 else 0 end,
+    lease_until = clock_timestamp() + make_interval(secs => $lease_s::float8)
+  -- A lease that lies further ahead than any is taken for is of a time before the clock was set back: nobody would lead for as long as it was set.
+  where lane_id = $lane_id and (lease_until <= clock_timestamp() or leader = $leader
+    or lease_until > clock_timestamp() + make_interval(secs => 2 * $lease_s::float8))
+  returning ctid, epoch)
+select ctid, epoch, extract(epoch from clock_timestamp())::float8 as now,
+  (select count(pg_terminate_backend(a.pid)) from pg_stat_activity a join before b on a.application_name = 'jobyard-coordinator ' || $lane_id::text || ' ' || b.leader
+    where a.datname = current_database() and a.pid <> pg_backend_pid() and a.xact_start is not null and pg_has_role(a.usesysid, 'USAGE')) as ended
+from seized;
+
+-- name: name_session(name) -> Named
+-- By its name, which holds lane and leader, the next leader finds this session.
+select set_config('application_name', $name, false) as name;
 
 -- name: renew_lease(lane_id, at, epoch, offsets, fence, lease_s) -> Renewed
 -- The last statement of a tick (L1). The row is looked for by lane if it is not where it was (VACUUM FULL). If it is nowhere under this epoch, ln(0)

@@ -4,6 +4,7 @@ import threading
 import time
 import uuid
 from collections.abc import Generator
+from typing import Any
 
 import psycopg
 import pytest
@@ -49,6 +50,43 @@ def test_T1_the_same_process_takes_its_lane_again_at_once(database: Database) ->
     assert first is not None
     assert again is not None
     assert again.epoch == first.epoch + 1
+
+
+def test_T1_ends_what_a_paused_leader_has_left_open_in_a_pipeline(database: Database) -> None:
+    """Its server waits for the next message of the pipeline, holds its locks, and is not idle: no time-out of the server ends that."""
+    leader = str(uuid.uuid4())
+    assert database.store(leader=leader).seize() is not None
+    lane_id = database.value("select lane_id from jobyard.lanes where lane = 'default'")
+
+    def begin(lane: object, at: int) -> psycopg.Connection[Any]:
+        session = psycopg.connect(database.url, autocommit=True, application_name=f"jobyard-coordinator {lane} {leader}")
+        for text in (b"begin", f"select pg_advisory_xact_lock({at})".encode()):
+            session.pgconn.enter_pipeline_mode()
+            session.pgconn.send_query_params(text, None)
+        session.pgconn.send_flush_request()
+        session.pgconn.flush()
+        return session
+
+    def locked() -> list[object]:
+        return [
+            row[0]
+            for row in database.rows("select objid::int from pg_locks where locktype = 'advisory' and objid in (4711, 4712) order by 1")
+        ]
+
+    sessions = [begin(lane_id, 4711), begin("99", 4712)]  # the other one leads another lane
+    deadline = time.monotonic() + 10
+    while locked() != [4711, 4712]:
+        assert time.monotonic() < deadline
+    states = database.rows(
+        "select state, wait_event from pg_stat_activity where application_name = %s", f"jobyard-coordinator {lane_id} {leader}"
+    )
+    assert ("active", "ClientRead") in states
+    database.expire()
+    assert database.store().seize() is not None
+    while locked() != [4712]:
+        assert time.monotonic() < deadline, "the locks of the leader before stay"
+    for session in sessions:
+        session.close()
 
 
 def test_T1_two_that_seize_at_once_do_not_both_lead(database: Database) -> None:
@@ -137,7 +175,7 @@ def test_L1_what_a_deposed_leader_has_inserted_is_not_there(database: Database, 
     assert len(led.store.ask(Questions(jobs=[job() for _ in range(FEW + 1)])).jobs) == FEW + 1
     database.expire()
     Led(database)
-    with pytest.raises(Deposed):
+    with pytest.raises(ServiceUnavailable, match=r"terminat|closed"):  # its transaction was ended when the lane was taken (T1)
         led.write()
     assert database.count("jobs") == before
 

@@ -24,7 +24,7 @@ check: $(VENV)/.ready-test  ## format, lint, layers, types, unit tests
 	$(BIN)/python -m pytest -q tests/unit
 
 integration: $(VENV)/.ready-test  ## tests on real Postgres, real Kafka and real processes; part of them in containers, if Docker is there
-	$(BIN)/python -m pytest -q tests/docs tests/migration tests/acceptance
+	$(BIN)/python -m pytest -q tests/docs tests/migration tests/security tests/acceptance
 	@tests/containers/engine.sh --only-if-there; status=$$?; \
 	if [ $$status -eq 0 ]; then \
 	  echo "$(BIN)/python -m pytest -q --services=containers tests/containers tests/integration"; \

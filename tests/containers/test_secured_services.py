@@ -23,6 +23,7 @@ from jobyard import migrations
 from jobyard.contracts import codec
 from jobyard.contracts.reports import End, Finished, Reports
 from jobyard.contracts.rights import Process, rights_of
+from jobyard.contracts.states import Outcome
 from jobyard.contracts.topics import lane_topics
 from jobyard.embedded.child import Child
 from jobyard.kafka.producer import open_producer
@@ -93,7 +94,7 @@ class Secured:
 
     def rows(self, sql: str, login: str = "auditor") -> list[dict[str, Any]]:
         url = self.url if login == "superuser" else self.logins[login]
-        with psycopg.connect(url, row_factory=dict_row) as connection:
+        with psycopg.Connection[dict[str, Any]].connect(url, row_factory=dict_row) as connection:
             return connection.execute(sql.encode()).fetchall()
 
     def until(self, what: str, holds: Callable[[], object]) -> None:
@@ -151,15 +152,14 @@ def test_jobs_run_with_least_rights_and_nothing_is_refused(secured: Secured) -> 
 def test_L14_a_stolen_agents_reports_for_anothers_job_are_quarantined(secured: Secured) -> None:
     args = json.dumps({"n": 7, "first_s": 8.0, "again_s": 0.0})
     secured.run("submit-patient", "shop", "client", "job", "submit", "patient", args)
-    open_job = "select job_id::text, fence, agent from jobyard.attempt_history where kind = 'patient' and outcome is null"
-    running = "select job_id::text from jobyard.job_status where kind = 'patient' and state = 'running'"
-    secured.until("the job runs", lambda: secured.rows(running))
-    (row,) = secured.rows(open_job) or [{"job_id": secured.rows(running)[0]["job_id"], "fence": 1, "agent": "agent-a"}]
+    held = "select job_id::text, fence, name as agent from jobyard.running join jobyard.agents using (agent_id)"
+    secured.until("the job runs", lambda: secured.rows(held, "superuser"))
+    (row,) = secured.rows(held, "superuser")
     now = time.time()
-    end = End(job=row["job_id"], attempt=1, outcome="succeeded", started_at=now, ended_at=now, result=msgspec.Raw(b'"forged"'))
+    end = End(job=row["job_id"], attempt=1, outcome=Outcome.SUCCEEDED, started_at=now, ended_at=now, result=msgspec.Raw(b'"forged"'))
     forged = Reports(
         v=codec.VERSION,
-        agent=str(row["agent"]),
+        agent=row["agent"],
         incarnation=str(uuid4()),
         seq=1,
         reports=[Finished(fence=row["fence"], ends=[end], busy_s=0.0)],
@@ -167,7 +167,11 @@ def test_L14_a_stolen_agents_reports_for_anothers_job_are_quarantined(secured: S
     thief = open_producer(secured.servers, secured.options("agent-b"), timeout_s=20.0)
     thief.produce(lane_topics(NAMESPACE, "default").reports.name, codec.encode(forged))
     assert thief.close(20.0) == 0
-    secured.until("it is quarantined", lambda: secured.rows("select 1 from jobyard.quarantine", "superuser"))
+    reasons = "select topic, reason from jobyard.quarantine"
+    secured.until("it is quarantined", lambda: secured.rows(reasons, "superuser"))
+    (quarantined,) = secured.rows(reasons, "superuser")
+    assert quarantined["topic"] == f"{NAMESPACE}.default.reports"
+    assert f"under fence {row['fence']}: it belongs to " in quarantined["reason"], quarantined
     ended = f"select state::text, result::text from jobyard.job_status where job_id = '{row['job_id']}'"
     secured.until("the job has ended", lambda: secured.rows(ended)[0]["state"] not in ("placed", "running"))
     assert secured.rows(ended) == [{"state": "succeeded", "result": "7"}]

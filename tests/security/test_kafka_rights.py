@@ -151,10 +151,10 @@ class Stolen:
         self.plain: dict[str, Any] = {"bootstrap.servers": place.servers, "log_level": 0, **place.options(place.agent)}
         self.client: Any = library.AdminClient(self.plain)
 
-    def wait(self, asked: Any) -> None:
-        """Raise what the broker has answered; asked for one thing or for several."""
-        for future in asked.values() if isinstance(asked, dict) else [asked]:
-            found = future.result(30)
+    def wait(self, asked: dict[Any, Any]) -> None:
+        """Raise what the broker has answered."""
+        for future in asked.values():
+            found: Any = future.result(30)
             errors = getattr(found, "errors", None)
             if errors:
                 raise KafkaException(errors[0])

@@ -135,7 +135,7 @@ class Intake:
         for job in questions.jobs:
             new.jobs.setdefault(job.id, job)
         for one in questions.unresolved:
-            found = resolve(one.new, self._kinds.kinds.get(one.new.kind) or _GENERAL, one.received, one.key)
+            found = resolve(one.new, self._kinds.kinds.get(one.new.kind) or _GENERAL, one.received, one.key, one.now)
             if not isinstance(found, Job):
                 job_id = one.new.id or derived_job_id(one.received, one.key)
                 answers.problems.append(RefusedJob(id=job_id, kind=one.new.kind, problem=found, submitter=one.new.submitter))

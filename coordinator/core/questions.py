@@ -17,6 +17,7 @@ class Unresolved:
     new: NewJob
     received: Instant
     key: str
+    now: Instant | None = None
 
 
 @dataclass(slots=True)

@@ -208,13 +208,16 @@ def _problem_of_tags(tags: dict[str, str]) -> Problem | None:
     return None
 
 
-def resolve(new: NewJob, kind: Kind, received: Instant, key: str) -> Job | Problem:
+def resolve(new: NewJob, kind: Kind, received: Instant, key: str, now: Instant | None = None) -> Job | Problem:
     """The job with everything decided: what it leaves out comes from its kind. `key` names the message, for a job without an id.
 
-    A job is due at run_at, but never before it was received: so those read later come later in order. A Problem if the kind takes the size from
+    A job is due at run_at, but never before it was received: so those read later come later in order. `received` is by the broker's clock: if that is
+    ahead of `now`, the leader's, a job is due now (None: it is not looked at). A Problem if the kind takes the size from
     an argument that is no size.
     """
-    due = received if new.run_at is None else max(received, new.run_at.timestamp())
+    due = received if now is None else min(received, now)
+    if new.run_at is not None:
+        due = max(due, new.run_at.timestamp())
     size = new.size
     if size is None:
         size = kind.size if kind.size_arg is None else size_in(new.args, kind.size_arg)

@@ -79,7 +79,7 @@ class MemoryLaneStore:
         answers = Answers()
         for unresolved in questions.unresolved:
             self._resolve(unresolved.new.kind, answers)
-            found = resolve(unresolved.new, answers.kinds[unresolved.new.kind], unresolved.received, unresolved.key)
+            found = resolve(unresolved.new, answers.kinds[unresolved.new.kind], unresolved.received, unresolved.key, unresolved.now)
             if isinstance(found, Job):
                 self._insert(found, answers)
             else:

@@ -32,7 +32,7 @@ class Admission:
         seen: set[str] = set()
         for read in batch.intake:
             if read.jobs:
-                self._resolve(read, questions, seen)
+                self._resolve(read, questions, seen, now)
             for refused in read.refused:
                 self._refuse(refused, seen)
         questions.refused.extend(self._refused)
@@ -70,7 +70,7 @@ class Admission:
         """Whether jobs are set aside because somebody else holds their id."""
         return self._held
 
-    def _resolve(self, read: IntakeRead, questions: Questions, seen: set[str]) -> None:
+    def _resolve(self, read: IntakeRead, questions: Questions, seen: set[str], now: Instant) -> None:
         jobs = questions.jobs
         get = self._kinds.get
         for position, new in enumerate(read.jobs):
@@ -80,9 +80,9 @@ class Admission:
                 job_id = new.id or derived_job_id(read.received, key)
                 if self._twice(job_id, seen):
                     continue
-                questions.unresolved.append(Unresolved(new, read.received, key))
+                questions.unresolved.append(Unresolved(new, read.received, key, now))
                 continue
-            found = resolve(new, kind, read.received, key)
+            found = resolve(new, kind, read.received, key, now)
             if isinstance(found, Job):
                 if found.id in seen:
                     self._doubles += 1

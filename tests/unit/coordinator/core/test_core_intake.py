@@ -30,6 +30,16 @@ def test_one_that_waits_gets_its_row_and_loses_it_when_placed() -> None:
     assert world.state("j") == State.PLACED
 
 
+def test_a_brokers_clock_that_is_ahead_lets_no_job_wait() -> None:
+    """Received in half an hour, by the broker's clock: due now, whether its kind was met before or not."""
+    world = World()
+    world.join("a")
+    world.job("first", due=1_800.0)
+    world.job("second", due=1_800.0)
+    world.tick()
+    assert [world.state(name) for name in ("first", "second")] == [State.PLACED, State.PLACED]
+
+
 def test_L2_an_id_that_is_known_is_not_placed_again() -> None:
     world = World()
     world.join("a")

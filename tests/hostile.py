@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 Json: TypeAlias = dict[str, Any]
 
@@ -23,6 +23,9 @@ WILD_NUMBERS: Final = (
     "null",
 )
 WILD_TEXTS: Final = ('""', json.dumps("x" * 10_000), json.dumps("\x00\x1b[2J\n"), '"\\ud800"', "5", "null", "{}")
+
+
+_WRONG: Final[tuple[object, ...]] = (None, "", "x" * 10_000, -1, 2**70, 0.5, [], {}, [None], True)
 
 
 def text(message: Json) -> bytes:
@@ -54,7 +57,7 @@ def no_message(good: Json) -> Iterator[bytes]:
         yield text(good | {"v": version})
     for name in good:
         yield text({key: value for key, value in good.items() if key != name})
-        for wrong in (None, "", "x" * 10_000, -1, 2**70, 0.5, [], {}, [None], True):
+        for wrong in _WRONG:
             if not _fits(good[name], wrong):
                 yield text(good | {name: wrong})
 
@@ -81,13 +84,25 @@ def with_raw(good: Json, path: tuple[str | int, ...], raw: str) -> bytes:
     return json.dumps(copy).replace(json.dumps(mark), raw).encode()
 
 
-def numbers_of(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Where numbers stand in a message."""
+def parts_of(value: object) -> list[tuple[str | int, object]]:
+    """The parts of an object or a list, each with its name or place; none of anything else."""
     if isinstance(value, dict):
-        for name, part in value.items():
-            yield from numbers_of(part, (*path, name))
-    elif isinstance(value, list):
-        for place, part in enumerate(value):
-            yield from numbers_of(part, (*path, place))
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        yield path
+        return list(cast("Json", value).items())
+    if isinstance(value, list):
+        return list(enumerate(cast("list[object]", value)))
+    return []
+
+
+def paths_of(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every place in a message."""
+    for name, part in parts_of(value):
+        yield (*path, name)
+        yield from paths_of(part, (*path, name))
+
+
+def numbers_of(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where numbers stand in a message."""
+    for name, part in parts_of(value):
+        if isinstance(part, (int, float)) and not isinstance(part, bool):
+            yield (*path, name)
+        yield from numbers_of(part, (*path, name))

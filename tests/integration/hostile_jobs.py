@@ -160,8 +160,8 @@ class WrongText(Exception):
 class Pretending(Exception):
     """Says that it is of another class, or raises when asked."""
 
-    @property
-    def __class__(self) -> Any:
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - what nobody should do
         raise RuntimeError("no class")
 
 
@@ -169,7 +169,8 @@ def renamed() -> BaseException:
     found = type("Renamed", (Exception,), {})
     found.__qualname__ = "a\ud800\x00b" * 1_000
     found.__module__ = 5  # type: ignore[assignment] # pyright: ignore[reportAttributeAccessIssue] - what nobody should do
-    return found("x")
+    error: BaseException = found("x")
+    return error
 
 
 def chain(length: int) -> BaseException:
@@ -184,7 +185,8 @@ def chain(length: int) -> BaseException:
 def groups(depth: int) -> BaseException:
     found: Exception = ValueError("innermost")
     for _ in range(depth):
-        found = ExceptionGroup("g", [found, ValueError("beside")])
+        parts: list[Exception] = [found, ValueError("beside")]
+        found = ExceptionGroup("g", parts)
     return found
 
 

@@ -196,7 +196,7 @@ def test_bad_control_messages_change_nothing(siege: Siege, caplog: pytest.LogCap
             )
         )
         bad += list(hostile.truncated(hostile.text(message)))
-    wrongs = [
+    wrongs: list[Json] = [
         {"lost_after_s": 0},
         {"lost_after_s": -1},
         {"lost_after_s": "15"},

@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+from jobyard.contracts.ids import derived_job_id
 from jobyard.contracts.job import Job
 from jobyard.contracts.reports import End
 from jobyard.contracts.states import Outcome, State
@@ -9,7 +10,7 @@ from jobyard.coordinator.core import events as e
 from jobyard.coordinator.core.places import Bundle, Waiting
 from jobyard.master_db import rows
 from jobyard.master_db.answers import Look
-from jobyard.master_db.job_rows import stretches
+from jobyard.master_db.job_rows import MOST_STRETCHES, stretches
 from jobyard.master_db.journal import END_RUNNING, START_RUNNING, WRITERS, Journal
 from jobyard.master_db.kind_numbers import KindNumbers
 
@@ -76,3 +77,11 @@ def test_ids_that_lie_far_apart_are_asked_for_apart() -> None:
 def test_a_snapshot_is_read_from_its_text() -> None:
     assert Look.of("10:14:10,12") == Look(10, 14, ("10", "12"))
     assert Look.of("10:10:") == Look(10, 10, ())
+
+
+def test_ids_over_all_of_time_are_few_statements() -> None:
+    ids = [derived_job_id(n * 1_000_000.0, str(n)) for n in range(5_000)]
+    found = list(stretches(ids))
+    assert len(found) <= MOST_STRETCHES + 1
+    assert sum(len(part.ids.ids) for part in found) == len(ids)
+    assert {part.low for part in found} | {part.high for part in found} <= set(ids)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lane_world import T0, Told, World
+from lane_world import T0, Told, World, of
 
 from jobyard.contracts.codec import Undecodable, decode_bundle, decode_control, decode_reports, encode
 from jobyard.contracts.control import Welcome
@@ -202,7 +202,7 @@ def numbers(value: object) -> Iterator[float]:
 def write(events: list[Event]) -> None:
     """Make the text of all rows, and look at what Postgres would refuse: NUL, lines with another number of columns, numbers too large."""
     kinds = KindNumbers()
-    kinds.ids.update({"k": 1, "l": 2})
+    kinds.ids.update({"k": 1, "l": 2, "nobody": 3})
     journal = Journal(1, kinds)
     journal.write(events)
     for table, sheet in journal.sheets.items():
@@ -310,3 +310,35 @@ def test_T1_a_forged_epoch_never_leads_to_one_that_no_message_can_carry() -> Non
         assert (decode_bundle if outgoing.where == "buckets" else decode_control)(data).epoch == 2**60
     right: Json = {"type": "heartbeat", "stamp": 1.0, "epoch": 2**60, "capacity": 1.0, "slots": 1}
     assert decode_reports(message(made.agents["a"], 1, [right]))
+
+
+def test_what_one_agent_says_a_thousand_times_is_answered_once() -> None:
+    made = world()
+    for n in range(1_000):
+        made.beat("a", suspended=True, capacity=float(1 + n % 7), epoch=0)
+        made.hello(made.agents["a"], stamp=float(n))
+    events = made.tick(17)
+    count = {kind: len(of(events, kind)) for kind in (happened.AgentChanged, happened.Welcomed, happened.Confirmed)}
+    assert count == {happened.AgentChanged: 1, happened.Welcomed: 1, happened.Confirmed: 1}
+    (changed,) = [event for event in events if isinstance(event, happened.AgentChanged)]
+    assert changed.capacity == 1.0 + 999 % 7
+
+
+def test_L12_an_inventory_leads_to_a_bounded_number_of_cancels() -> None:
+    made = world()
+    made.beat("a", held=[(n, "018f0000-0000-7000-8000-000000000001") for n in range(50_000)])
+    assert len(of(made.tick(17), happened.CancelSent)) == made.rules.inventory_cancels
+
+
+def test_L14_a_thousand_forged_ends_in_one_message_are_few_rows() -> None:
+    made = world()
+    said: Json = {
+        "type": "finished",
+        "fence": 99,
+        "ends": [[f"018f0000-0000-7000-8000-{n:012x}", 1, "failed", None, 5.0] for n in range(1_000)],
+    }
+    made.batch.reports.append(ReportsRead(7, T0, decode_reports(message(made.agents["a"], 1, [said])), {}))
+    events = made.tick(17)
+    assert len(of(events, happened.Quarantined)) == 10
+    (told,) = [event for event in made.tick(40) if isinstance(event, happened.Quarantined)]
+    assert told.message.reason.startswith("990 more of offsets 7 to 7")

@@ -19,7 +19,7 @@ from jobyard.contracts.ids import new_job_id
 from jobyard.contracts.job import NO_ARGS, NewJob, Problem, problem_of, problem_of_id
 from jobyard.contracts.job_fields import broken, fields_of, misfit, shown_json, why_no_json
 from jobyard.contracts.retry import Retrying
-from jobyard.contracts.topics import MAX_MESSAGE_BYTES
+from jobyard.contracts.topics import MAX_MESSAGE_BYTES, problem_of_name
 from jobyard.settings import cli_settings
 
 if TYPE_CHECKING:
@@ -65,6 +65,9 @@ def retry_of(text: str | None) -> Retrying | None:
 def problem_now(job: NewJob) -> Problem | None:
     """What is wrong with a job that is submitted now; None: nothing."""
     rules = cli_settings().rules()
+    lane = None if job.lane is None else problem_of_name("lane", job.lane)
+    if lane is not None:
+        return Problem(NO_LANE, "lane", lane, "See `jobyard lane list`.")
     if job.id is not None:
         problem = problem_of_id(job.id, datetime.now(UTC).timestamp(), rules)
         if problem:

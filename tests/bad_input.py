@@ -74,9 +74,81 @@ def _shows(value: object, field: str, text: str) -> bool:
             if field == "run_at":
                 plain = plain[:10]
             said = _QUOTING.sub("", text)
-            return any(_QUOTING.sub("", form)[:15].strip("{}") in said for form in (plain, ascii(plain)))
+            return any(_QUOTING.sub("", form)[:15].strip("{}") in said for form in (plain, ascii(plain), plain.replace("\x7f", "\ufffd")))
 
 
 _CASES: Final[dict[str, list[Any]]] = json.loads((Path(__file__).parent / "cases" / "jobs.json").read_text(encoding="utf-8"))
 GOOD: Final[list[dict[str, Any]]] = _CASES["good"]
 BAD: Final = [Case(**case) for case in _CASES["bad"]]
+
+
+class BadMessage(NamedTuple):
+    """What stands on the intake topic, and is no message at all. `reason`: what its refusal says."""
+
+    name: str
+    body: bytes | None
+    reason: str
+
+
+_GOOD: Final = b'{"kind":"tiny","args":{"n":1}}'
+_BROKEN: Final = "is no JSON in UTF-8: "
+MESSAGES: Final = [
+    BadMessage("a tombstone", None, "the message is empty; it must be"),
+    BadMessage("nothing", b"", "the message is empty; it must be"),
+    BadMessage("no JSON", b"hello world", f"message hello world {_BROKEN}JSON is malformed"),
+    BadMessage("truncated", b'{"v":1,"jobs":[' + _GOOD, _BROKEN + "Input data was truncated"),
+    BadMessage("followed by something", b'{"v":1,"jobs":[' + _GOOD + b"]}x", _BROKEN + "JSON is malformed: trailing characters"),
+    BadMessage("two documents", b'{"v":1,"jobs":[]}{"v":1,"jobs":[]}', _BROKEN + "JSON is malformed: trailing characters"),
+    BadMessage("a byte order mark", b'\xef\xbb\xbf{"v":1,"jobs":[]}', "begins with a byte order mark; it must be JSON in UTF-8"),
+    BadMessage("UTF-16", '{"v":1,"jobs":[]}'.encode("utf-16"), "begins with a byte order mark; it must be JSON in UTF-8"),
+    BadMessage("UTF-16 without its mark", '{"v":1,"jobs":[]}'.encode("utf-16-le"), _BROKEN),
+    BadMessage("Latin-1", '{"v":1,"jobs":[],"ä":1}'.encode("latin-1"), _BROKEN + "'utf-8' codec can't decode byte 0xe4"),
+    BadMessage("null", b"null", 'message null must be {"v": 1, "jobs": [job'),
+    BadMessage("an array", b"[" + _GOOD + b"]", 'must be {"v": 1, "jobs": [job'),
+    BadMessage("a number", b"17", 'message 17 must be {"v": 1, "jobs": [job'),
+    BadMessage("a text", b'"jobs"', 'must be {"v": 1, "jobs": [job'),
+    BadMessage("version 2", b'{"v":2,"jobs":[' + _GOOD + b'],"more":1}', "version 2 is unknown; v must be 1"),
+    BadMessage("version 0", b'{"v":0,"jobs":[]}', "version 0 is unknown; v must be 1"),
+    BadMessage("a version of 4000 digits", b'{"v":1' + b"0" * 4000 + b',"jobs":[]}', f"version 1{'0' * 59} is unknown; v must be 1"),
+    BadMessage("a version as text", b'{"v":"1","jobs":[]}', "v '1' must be the number 1"),
+    BadMessage("version true", b'{"v":true,"jobs":[]}', "v true must be the number 1"),
+    BadMessage("no version", b'{"jobs":[' + _GOOD + b"]}", "v null must be the number 1"),
+    BadMessage("an unknown field", b'{"v":1,"jobs":[' + _GOOD + b'],"job":1}', "unknown field 'job'; the message must be"),
+    BadMessage("no jobs", b'{"v":1}', "jobs null must be an array of jobs"),
+    BadMessage("jobs as an object", b'{"v":1,"jobs":' + _GOOD + b"}", """jobs '{"kind":"tiny","args":{"n":1}}' must be an array of jobs"""),
+    BadMessage("more jobs than may be", b'{"v":1,"jobs":[' + b"0," * 100_000 + b"0]}", "jobs of 100001 must be at most 100000"),
+    BadMessage("nested without end", b"[" * 1_000_000, 'must be {"v": 1, "jobs": [job'),
+    BadMessage(
+        "a chain of arrays", b'{"v":1,"jobs":' + b"[" * 10_000 + b"]" * 10_000 + b',"x":1}', _BROKEN + "is nested deeper than 200 levels"
+    ),
+]
+"""By themselves each of them is what a quarantine row is for."""
+
+PIECES: Final = [
+    ("NaN", b'"args":{"a":NaN}', "args", """args '{"a":NaN}' must be a JSON object (JSON is malformed"""),
+    ("Infinity", b'"args":{"a":-Infinity}', "args", """args '{"a":-Infinity}' must be a JSON object (JSON is malformed"""),
+    ("a lone surrogate", b'"args":{"a":"\\ud800"}', "args", "lone surrogate"),
+    ("a lone low surrogate", b'"args":{"a":"\\udc00\\ud800"}', "args", "lone surrogate"),
+    ("NUL", b'"args":{"a":"\\u0000"}', "args", "holds the character NUL"),
+    ("NUL as a name", b'"args":{"\\u0000":1}', "args", "holds the character NUL"),
+    ("a raw control character", b'"args":{"a":"\x01"}', "args", "must be a JSON object (JSON is malformed"),
+    ("bytes that are no UTF-8", b'"args":{"a":"\xff"}', "args", "must be a JSON object ('utf-8' codec can't decode byte 0xff"),
+    ("an overlong form", b'"args":{"a":"\xc0\x80"}', "args", "must be a JSON object ('utf-8' codec can't decode byte 0xc0"),
+    ("10,000 levels", b'"args":{"a":' + b"[" * 10_000 + b"]" * 10_000 + b"}", "args", "nested deeper than 200 levels"),
+    ("10,000 objects", b'"args":' + b'{"a":' * 10_000 + b"1" + b"}" * 10_000, "args", "nested deeper than 200 levels"),
+    ("1e400", b'"args":{"a":1e400}', "args", "hold the number '1e400': numbers must have at most 308 digits before the point"),
+    ("1e-99999", b'"args":{"a":1e-99999}', "args", "hold the number '1e-99999': numbers must have at most 308 digits"),
+    ("a number of 5000 digits", b'"args":{"a":' + b"7" * 5000 + b"}", "args", "numbers must have at most 308 digits before the point"),
+    ("a number with a leading zero", b'"args":{"a":01}', "args", "must be a JSON object (JSON is malformed"),
+    ("size NaN", b'"size":NaN', "", "is no JSON in UTF-8"),
+    ("size 1e400", b'"size":1e400', "size", "size 1e400 must be a number above 0"),
+    ("size -1e400", b'"size":-1e400', "size", "size -1e400 must be a number above 0"),
+    ("max_attempts 3.0", b'"max_attempts":3.0', "max_attempts", "max_attempts 3.0 must be a whole number between 1 and 1000"),
+    ("max_attempts 3e0", b'"max_attempts":3e0', "max_attempts", "max_attempts 3e0 must be a whole number between 1 and 1000"),
+    ("a tag with NUL", b'"tags":{"a":"\\u0000"}', "tags", "tags 'a': '\\x00' must be an object of at most 50 strings"),
+    ("a tag with a lone surrogate", b'"tags":{"a":"\\ud800"}', "tags", "must be an object of at most 50 strings"),
+    ("a field twice, wrong first", b'"size":"x","size":1', "job", "holds a field twice, and once it is wrong"),
+    ("a comment", b'"size":1 // costs', "", "is no JSON in UTF-8"),
+]
+"""One of a job's fields as text that is no JSON, or is read in more than one way: what is wrong stays with this job. The third: the field that is named;
+empty where it cannot even be told what the job's id is."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from jobyard import App, RetryPolicy, Snooze, current_job
 
@@ -110,3 +110,9 @@ async def blocking(n: int, seconds: float) -> int:
 def wanting(path: str) -> str:
     with journalled():
         return Path(path).read_text()
+
+
+@app.job
+async def echo(value: Any) -> tuple[str, Any]:
+    """What came, as Python shows it, and itself."""
+    return repr(value), value

@@ -9,6 +9,7 @@ from uuid import UUID
 from jobyard.contracts.endings import seconds
 from jobyard.contracts.errors import InvalidJob
 from jobyard.contracts.job import LONGEST_TIMEOUT_S, shown
+from jobyard.contracts.job_fields import shown_value
 from jobyard.contracts.moments import DAY_S
 from jobyard.contracts.priority import PriorityName
 from jobyard.contracts.retry import RetryPolicy
@@ -52,7 +53,7 @@ def positive_seconds(name: str, value: object) -> float:
     """A duration as seconds, above 0, at most 366 days. InvalidJob naming `name` otherwise."""
     number = _number(name, value)
     if not 0 < number <= LONGEST_TIMEOUT_S:
-        raise InvalidJob(f"{name} {value!r} must be a duration above 0, at most {LONGEST_TIMEOUT_S / DAY_S:g} days", field=name)
+        raise InvalidJob(f"{name} {shown_value(value)} must be a duration above 0, at most {LONGEST_TIMEOUT_S / DAY_S:g} days", field=name)
     return number
 
 
@@ -60,13 +61,21 @@ def delay_seconds(value: object) -> float:
     """A delay as seconds, finite and not negative. InvalidJob otherwise."""
     number = _number("delay", value)
     if not 0 <= number < math.inf:
-        raise InvalidJob(f"delay {value!r} must be a finite duration, not negative", field="delay")
+        raise InvalidJob(f"delay {shown_value(value)} must be a finite duration, not negative", field="delay")
     return number
+
+
+def as_float(value: float) -> float:
+    """A number as a double; infinity for a whole number beyond all of them."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _number(name: str, value: object) -> float:
     if isinstance(value, timedelta) or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return seconds(value)
+        return seconds(value) if isinstance(value, timedelta) else as_float(value)
     raise InvalidJob(f"{name} {shown(repr(value))} must be seconds or a timedelta", field=name)
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from jobyard.api.context import JobContext, running_job
 from jobyard.api.handle import JobHandle
-from jobyard.api.options import HandlerOptions, JobOptions, Via, aware, delay_seconds, positive_seconds
+from jobyard.api.options import HandlerOptions, JobOptions, Via, as_float, aware, delay_seconds, positive_seconds
 from jobyard.api.shape import Shape
 from jobyard.api.size import Size
 from jobyard.client.client import Client
@@ -17,6 +17,7 @@ from jobyard.client.lookup import Json
 from jobyard.contracts.errors import InvalidJob
 from jobyard.contracts.ids import new_job_id
 from jobyard.contracts.job import NewJob, Problem, problem_of, problem_of_id, shown
+from jobyard.contracts.job_fields import shown_value
 from jobyard.contracts.retry import RetryPolicy
 from jobyard.contracts.rules import RULES, Rules
 from jobyard.contracts.topics import problem_of_name
@@ -101,6 +102,10 @@ def request_of(
     raw = arguments.encode(given)
     parent = running_job()
     now = datetime.now(UTC)
+    for name in ("lane", "priority", "submitter"):
+        _demand(options, name, str, "a text")
+    _demand(options, "retry", RetryPolicy, "a RetryPolicy")
+    _demand(options, "tags", Mapping, "a mapping of texts to texts")
     policy = options.get("retry") or defaults.get("retry")
     if "retry" in options and options["retry"].no_retry_for:
         raise InvalidJob("retry: no_retry_for belongs to the handler; one job's policy can't name exceptions", field="retry")
@@ -110,15 +115,15 @@ def request_of(
         kind=kind,
         args=msgspec.Raw(raw),
         id=_id(options),
-        lane=options.get("lane") or defaults.get("lane"),
-        priority=options.get("priority") or defaults.get("priority"),
+        lane=options.get("lane", defaults.get("lane")),
+        priority=options.get("priority", defaults.get("priority")),
         size=_size(options["size"]) if "size" in options else size.of(given, raw),
         run_at=_run_at(options, now),
         timeout_s=None if timeout is None else positive_seconds("timeout", timeout),
         max_attempts=_attempts(options, policy),
         retry=None if policy is None else policy.retrying,
         version=defaults.get("version"),
-        submitter=options.get("submitter") or (None if parent is None else parent.submitter),
+        submitter=options.get("submitter", None if parent is None else parent.submitter),
         tags=None if tags is None else _tags(tags),
         parent=_parent(parent),
         traceparent=None if parent is None else parent.traceparent,
@@ -155,6 +160,13 @@ def _check(job: NewJob, now: datetime, rules: Rules) -> None:
         raise InvalidJob(f"{job.kind}: {problem.message}", field=problem.field, code=problem.code, hint=problem.hint)
 
 
+def _demand(options: JobOptions, name: str, kind: type, what: str) -> None:
+    """Untyped callers give anything."""
+    value: object = options.get(name)
+    if value is not None and not isinstance(value, kind):
+        raise InvalidJob(f"{name} {shown_value(value)} must be {what}", field=name)
+
+
 def _id(options: JobOptions) -> str:
     given = options.get("id")
     return new_job_id() if given is None else str(given).lower()
@@ -167,7 +179,7 @@ def _parent(parent: JobContext | None) -> str | None:
 def _size(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidJob(f"size {shown(repr(value))} must be a number", field="size")
-    return float(value)
+    return as_float(value)
 
 
 def _attempts(options: JobOptions, policy: RetryPolicy | None) -> int | None:
@@ -188,12 +200,12 @@ def _run_at(options: JobOptions, now: datetime) -> datetime | None:
         try:
             return now + timedelta(seconds=delay_seconds(options["delay"]))
         except OverflowError:
-            raise InvalidJob(f"delay {options['delay']!r} leads beyond the year 2200", field="delay") from None
+            raise InvalidJob(f"delay {shown_value(options['delay'])} leads beyond the year 2200", field="delay") from None
     return None
 
 
 def _tags(tags: Mapping[str, object]) -> dict[str, str]:
     for name, value in tags.items():
         if not isinstance(name, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
-            raise InvalidJob(f"tag {shown(repr(name))}={shown(repr(value))} must be a text with a text as value", field="tags")
+            raise InvalidJob(f"tags {shown(repr(name))}: {shown(repr(value))} must be a text with a text as value", field="tags")
     return cast("dict[str, str]", dict(tags))

@@ -23,8 +23,8 @@ from jobyard.contracts.rules import Rules
 VERSION: Final = 1
 MOST_JOBS: Final = 100_000
 """Jobs in one message of the intake topic; clients send far fewer. So what one message costs is bounded, whatever stands in it."""
-_PARTS: Final = 100
-"""Parts of one message that are told one by one; what more is wrong is told at once, with the whole message."""
+_PARTS: Final = 9
+"""Parts of one message that are told one by one: quarantine has a row for each, and one for the whole message, which tells what more is wrong."""
 MOST_REPORTS: Final = 20_000
 """Reports, ends and released jobs in one batch. An agent cuts its batches at `batch_bytes`, so it never says so much at once: it would be one tick's work
 that cannot be divided."""

@@ -102,6 +102,15 @@ def shown(value: str) -> str:
     return ascii(value if len(value) <= _SHOWN else value[: _SHOWN - 3] + "...")
 
 
+def shown_value(value: object) -> str:
+    """Any value in an error message: numbers as they are, the rest as its quoted repr."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        text = f"a huge {type(value).__name__}"  # a whole number of more digits than Python writes, or one that holds itself
+    return text if isinstance(value, int | float) and len(text) <= _SHOWN else shown(text)
+
+
 def shown_json(raw: bytes | msgspec.Raw) -> str:
     """A value that came as JSON, in an error message: as it came, a text or what is long as by `shown`."""
     data = bytes(raw)

@@ -60,12 +60,12 @@ def problem_of_json(raw: bytes, most: int) -> str | None:
             return "holds the character NUL (\\u0000), which Postgres cannot keep"
         if _SURROGATE_ESCAPE.search(_HIGH_LOW.sub(rb"\1", raw)):
             return "holds a lone surrogate (\\ud800 to \\udfff), which is no character"
-    if raw.count(b"[") + raw.count(b"{") > DEEPEST and _is_deeper(raw, DEEPEST):
+    if raw.count(b"[") + raw.count(b"{") > DEEPEST and nesting_exceeds(raw, DEEPEST):
         return f"is nested deeper than {DEEPEST} levels"
     return None
 
 
-def _is_deeper(raw: bytes, levels: int) -> bool:
+def nesting_exceeds(raw: bytes, levels: int) -> bool:
     """Whether arrays and objects are nested deeper. Takes away the innermost ones, level by level: no loop over characters, however many there are."""
     left = _STRING.sub(b"", raw).translate(_AS_ARRAYS, _NO_BRACKETS)
     for _ in range(levels):

@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass
 
+from jobyard.contracts.job_fields import shown
+
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 MAX_MESSAGE_BYTES = 4_194_304
@@ -16,7 +18,7 @@ def problem_of_name(what: str, name: str) -> str | None:
     """What is wrong with the name of a lane or namespace; None: nothing."""
     if _NAME.fullmatch(name):
         return None
-    return f"{what} {name!r} must be 1 to 63 lower-case letters, digits or hyphens, with no hyphen at either end"
+    return f"{what} {shown(name)} must be 1 to 63 lower-case letters, digits or hyphens, with no hyphen at either end"
 
 
 @dataclass(frozen=True)

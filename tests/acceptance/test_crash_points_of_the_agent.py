@@ -127,6 +127,9 @@ def _break_all(world: World) -> Broken:
     for name in ALL:
         aims.start(name)
     world.until_active("bert", *ALL)
+    hello = AtPoint(Point.REPORTS_DECIDED, "pause")  # so that the next one of this name comes at once when it is let go
+    world.agent("c10_again", process="c10_again anew", aims=["c10_again"], at=hello)
+    world.until_broken("c10_again anew", hello)
     aims.warm(BUNDLED)
     world.expected.update(made)
 
@@ -135,7 +138,7 @@ def _break_all(world: World) -> Broken:
     world.until_busy("bert")
     _submit(aims, *(name for name in ALL if name not in BUNDLED))
     aims.until_broken("c10_again")
-    world.agent("c10_again", process="c10_again anew", aims=["c10_again"])
+    world.send("c10_again anew", signal.SIGCONT)
     aims.until_broken(*(name for name in POINTS if name != "c10_again"))
     for name in WINDOW:
         aims[name].broken = world.until(f"{name} has paused itself", partial(is_stopped, aims[name].pid))

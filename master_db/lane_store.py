@@ -277,6 +277,7 @@ class PostgresLaneStore:
                     if not journal.empty:
                         self._begin(connection)
                     self._send_rest(connection, journal, taken=taken)
+                    reached(Point.ROWS_SENT, events)
                     before = self._monotonic()
                     lease = RENEW_LEASE.cursor(
                         connection,

@@ -26,6 +26,7 @@ def _always(*facts: Any) -> bool:
 CONDITIONS: Final[dict[str, When]] = {"always": _always, **leader_points.CONDITIONS}
 """What the point's facts must be, by name: the process that is to break gets the name."""
 
+MADE_FOR_JOBS: Final = {**MADE, **leader_points.MADE}
 STEP_S: Final = 0.01
 
 
@@ -72,7 +73,7 @@ class Breaking:
     def __init__(self, at: AtPoint, told: Path) -> None:
         self._at = at
         self._told = told
-        self._holds = MADE[at.when](frozenset(at.jobs)) if at.when in MADE else CONDITIONS[at.when]
+        self._holds = MADE_FOR_JOBS[at.when](frozenset(at.jobs)) if at.when in MADE_FOR_JOBS else CONDITIONS[at.when]
         self._met = 0
         self._tick = leader_points.Tick()
 

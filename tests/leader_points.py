@@ -48,6 +48,15 @@ def is_bundle(event: Event) -> bool:
     return isinstance(event, Placed | Resent)
 
 
+def bundle_of(jobs: frozenset[str]) -> When:
+    """MESSAGE_MADE, MESSAGE_PRODUCED: a bundle with one of the jobs."""
+    return lambda event: isinstance(event, Placed) and any(job.id in jobs for job in event.bundle.jobs)
+
+
+MADE: Final[dict[str, Callable[[frozenset[str]], When]]] = {"bundle of": bundle_of}
+"""Conditions that are made for jobs."""
+
+
 class FirstOfSeveral:
     """MESSAGE_MADE, MESSAGE_PRODUCED: the first of at least three bundles that one tick has placed."""
 

@@ -131,6 +131,13 @@ def epoch(world: World) -> int:
     return world.number("select epoch from jobyard.leases")
 
 
+def leader_of(world: World, names: Sequence[str]) -> str | None:
+    """Which of these coordinators leads; None: none does at the moment."""
+    found = world.rows("select epoch from jobyard.leases where lease_until > clock_timestamp()")
+    words = [f"leads lane default under epoch {row['epoch']}:" for row in found]
+    return next((name for name in names if any(word in world.log_of(name) for word in words)), None)
+
+
 def check_epochs(world: World) -> None:
     """Of what lies in the buckets: no epoch gave a fence below one of an earlier epoch. So none was given twice, or by a leader that was deposed."""
     given: dict[int, int] = {}

@@ -31,6 +31,8 @@ class Point(StrEnum):
     """A tick has begun. Facts: its batch."""
     QUESTIONS_ASKED = "questions asked"
     """New jobs are inserted, nothing is committed. Facts: the batch."""
+    ROWS_SENT = "rows sent"
+    """A tick's rows are on their way, the lease and the COMMIT are not: its transaction holds locks. Facts: the events."""
     COMMIT_SENT = "commit sent"
     """The COMMIT is on its way, its answer is not here. Facts: the events."""
     TICK_COMMITTED = "tick committed"

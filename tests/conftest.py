@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 import pytest_socket
+from hypothesis import HealthCheck, settings
 from worlds import breakable, breakable_database, breakable_world, make_world, module_world
 
 from jobyard import migrations
@@ -22,6 +23,8 @@ __all__ = ["breakable", "breakable_database", "breakable_world", "make_world", "
 HERE = Path(__file__).parent.parent / ".jobyard" / "tests"  # a folder a test session, named by its process
 UNIT = Path(__file__).parent / "unit"
 NUMBERS = itertools.count(1)
+# For who looks for more than CI does: pytest --hypothesis-profile=long --hypothesis-seed=… FILES of tests that are named …_fuzzed.py.
+settings.register_profile("long", max_examples=5_000, deadline=None, derandomize=False, suppress_health_check=list(HealthCheck))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -355,7 +355,7 @@ PYTHON: Final[list[tuple[str, Any]]] = [
         ("tags", value)
         for value in ({"a": 1}, {"": "x"}, {"a": "x" * 501}, {"a": "\x00"}, {1: "a"}, ["a"], "x", 5, dict.fromkeys(map(str, range(51)), ""))
     ),
-    *(("retry", value) for value in ("x", 5, {"base_s": 1}, [])),
+    *(("retry", value) for value in ("x", 5, {"base_s": 1}, [1])),
     ("via", "pigeon"),
 ]
 

@@ -38,7 +38,6 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 ALWAYS = settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("long", max_examples=20_000, deadline=None, derandomize=False, suppress_health_check=list(HealthCheck))
 
 
 def examples(test: Any) -> Any:

@@ -107,8 +107,8 @@ BREAKS: Final[dict[str, Callable[[Proxy], AbstractContextManager[None]]]] = {
 @pytest.mark.parametrize("how", ["dropped", "stalled"])
 def test_an_agent_cut_off_for_a_short_time_costs_nothing(how: str, broken: Broken) -> None:
     before = broken.lost()
-    broken.world.until_busy("anna")
     with BREAKS[how](broken.network.kafka["anna"]):
+        broken.world.submit_mixed(JOBS, by_cli=0)
         time.sleep(SHORT_S)
     broken.heals()
     assert broken.lost() == before

@@ -108,6 +108,9 @@ def test_two_versions_work_side_by_side_in_every_order(make_world: MakeWorld, tm
     world.kill("old-two")
     _led_by(world, "new-two")
     world.submit_mixed(JOBS, by_cli=0)
+    # really two: bundles and control messages of both lie there
+    for topic in (world.topics.buckets.name, world.topics.control.name):
+        assert {"sent_by" in message.body for message in world.lying_in(topic)} == {True, False}
     evidence = world.check(LostOnlyOf(), InterruptedOnlyOf(told_to_end))
 
     assert {one.pid for job in later for one in evidence.executions[job]} <= new_ones

@@ -191,8 +191,15 @@ def test_other_commands_exist_too(where: str, command: list[str]) -> None:
         assert importlib.util.find_spec(arguments[1]) is not None
     elif program.endswith("python"):
         assert (ROOT / arguments[0]).is_file()
+    elif program == "docker":
+        assert arguments[0] == "compose"
+        services = set(re.findall(r"^  ([a-z]+):", (ROOT / "compose.yaml").read_text(encoding="utf-8"), re.MULTILINE))
+        named = {word.partition("=")[0] for word in arguments[2:] if word in services or re.fullmatch(r"[a-z]+=\d+", word)}
+        assert named <= services
+    elif "/" in program:
+        assert (ROOT / program).is_file()
     else:
-        assert program in ("jobyard", "eval", "pip"), f"{where}: {program}"
+        assert program in ("jobyard", "eval", "export", "pip"), f"{where}: {program}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -7,7 +7,7 @@ PIP := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-
 # why no containers can be had, if so
 MISSING := .jobyard/containers.missing
 
-.PHONY: demo test check unit integration format clean
+.PHONY: demo test check unit integration chaos format clean
 
 demo: $(VENV)/.ready-dev  ## thousands of real jobs, one agent killed, every job accounted for
 	$(BIN)/python -m examples.stdlib
@@ -33,6 +33,13 @@ integration: $(VENV)/.ready-test  ## tests on real Postgres, real Kafka and real
 	  echo "$(BIN)/python -m pytest -q tests/integration"; \
 	  $(BIN)/python -m pytest -q tests/integration && echo "the tests in containers DID NOT RUN: $$(cat $(MISSING))"; \
 	else exit $$status; fi
+
+MINUTES ?= 10
+SEED ?=
+RATE ?= 40
+
+chaos: $(VENV)/.ready-test  ## faults at random under load, then every promise checked: MINUTES=10, SEED= of a run to repeat, RATE=40 jobs a second
+	$(BIN)/python tests/chaos.py --minutes $(MINUTES) --rate $(RATE) $(if $(SEED),--seed $(SEED))
 
 format: $(VENV)/.ready-test  ## mend format and what the linter can mend
 	$(BIN)/ruff format .

@@ -142,12 +142,13 @@ def _fill_up(world: World) -> list[JobRequest[Any]]:
     deadline = time.monotonic() + PATIENCE_S
     while True:
         requests = world.mixed(200)
-        while requests and (refusal := _refusal(requests[0])) is None:
+        while requests:
+            refusal = _refusal(requests[0])
+            if refusal is not None:
+                assert FULL in str(refusal)
+                assert "make room" in str(refusal)
+                return requests
             del requests[0]
-        if requests:
-            assert FULL in str(refusal)
-            assert "make room" in str(refusal)
-            return requests
         assert time.monotonic() < deadline, "the disk takes everything"
 
 

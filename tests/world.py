@@ -369,6 +369,10 @@ class World:
 
     # ---- submitting ----
 
+    def expect_bad(self, part: str) -> None:
+        """Note what is about to be sent by Kafka and must go to quarantine: a part of it."""
+        self._workload.bad.append(part)
+
     def expect(self, request: JobRequest[Any], expected: Expected | None = None) -> JobRequest[Any]:
         """Note a job that is about to be submitted. None: it succeeds, and gives its argument n."""
         return self._workload.expect(request, expected)

@@ -50,7 +50,11 @@ def is_bundle(event: Event) -> bool:
 
 def bundle_of(jobs: frozenset[str]) -> When:
     """MESSAGE_MADE, MESSAGE_PRODUCED: a bundle with one of the jobs."""
-    return lambda event: isinstance(event, Placed) and any(job.id in jobs for job in event.bundle.jobs)
+
+    def holds(event: Event) -> bool:
+        return isinstance(event, Placed) and any(job.id in jobs for job in event.bundle.jobs)
+
+    return holds
 
 
 MADE: Final[dict[str, Callable[[frozenset[str]], When]]] = {"bundle of": bundle_of}

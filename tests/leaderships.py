@@ -139,11 +139,18 @@ def leader_of(world: World, names: Sequence[str]) -> str | None:
 
 
 def check_epochs(world: World) -> None:
-    """Of what lies in the buckets: no epoch gave a fence below one of an earlier epoch. So none was given twice, or by a leader that was deposed."""
-    given: dict[int, int] = {}
+    """Of what lies in the buckets: a fence is one bundle, whoever sent it, and no leader gave one after another had taken the lane: he counts on from there."""
+    bundles: dict[int, dict[str, Any]] = {}
+    highest: dict[int, int] = {}
     for lying in world.lying_in(world.topics.buckets.name):
-        fence, under = lying.body["fence"], lying.body["epoch"]
-        given[fence] = min(under, given.get(fence, under))
-    assert given
-    epochs = [under for _, under in sorted(given.items())]
-    assert epochs == sorted(epochs), f"fences by epoch: {sorted(given.items())}"
+        body = lying.body
+        fence = body["fence"]
+        highest[body["epoch"]] = max(fence, highest.get(body["epoch"], 0))
+        first = bundles.setdefault(fence, body)
+        assert (first["incarnation"], first["bucket"]) == (body["incarnation"], body["bucket"]), (first, body)
+        jobs, others = ({job["id"] for job in one["jobs"]} for one in (first, body))
+        assert jobs <= others or others <= jobs, (first, body)
+    assert highest
+    for under, fence in highest.items():
+        counted = [lease.fence for lease in world.leases if lease.epoch > under]
+        assert fence <= min(counted, default=fence), f"epoch {under} gave fence {fence}, its successor counted on from {min(counted)}"

@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 _LARGE: Final = {"a": "LARGE"}
 _RULES: Final = {
@@ -65,9 +65,10 @@ def _shows(value: object, field: str, text: str) -> bool:
             return str(value).removesuffix(".0")[:8] in text
         case _:
             plain = value if isinstance(value, str) else json.dumps(value)
-            if field == "tags" and isinstance(value, dict) and len(value) > 50 and f"of {len(value)}" in text:
+            fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+            if field == "tags" and len(fields) > 50 and f"of {len(fields)}" in text:
                 return True
-            if field == "retry" and isinstance(value, dict) and any(f"retry.{name}=" in text for name in value):
+            if field == "retry" and any(f"retry.{name}=" in text for name in fields):
                 return True
             if field == "retry" and "e+300" in plain:
                 plain = plain.partition("1e")[0]  # jsonb writes it out

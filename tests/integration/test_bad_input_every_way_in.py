@@ -329,7 +329,7 @@ def test_by_the_command_line_one_wrong_job_is_wrong_usage(place: Place, capsys: 
         assert (code, said.out) == (Exit.NOT_FOUND if case.name == "lane unknown" else Exit.USAGE, ""), (case.name, said.err)
         text = " ".join(said.err.split())
         assert case.field in text or OPTIONS.get(case.field, "?") in text, (case.name, text)
-        assert str(value)[:20] in text or case.unsaid(text).find("value") < 0 or "1e+" in text, (case.name, text)
+        assert f"{value}"[:20] in text or case.unsaid(text).find("value") < 0 or "1e+" in text, (case.name, text)
         assert "Traceback" not in text
     assert tried > 55
     assert place.world.number("select count(*) from jobyard.jobs") == before

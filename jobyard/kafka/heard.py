@@ -11,6 +11,7 @@ _CLOSED: Final = (
     "the connection is made, and closed at once: does this port want another security.protocol (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)? "
     "JOBYARD_KAFKA_OPTIONS says it"
 )
+_DOWN: Final = "no broker answers any more"
 
 
 class Heard:
@@ -21,6 +22,7 @@ class Heard:
         self._denied: KafkaFailure | None = None
         self._unreached: KafkaFailure | None = None
         self._down = False
+        self._worked = False
 
     def __call__(self, error: KafkaError) -> None:
         """An error that concerns no message and no partition."""
@@ -35,6 +37,7 @@ class Heard:
 
     def worked(self) -> None:
         """Something was answered: what was said before is over."""
+        self._worked = True
         if self._down or self._denied is not None or self._unreached is not None:
             with self._lock:
                 self._denied, self._unreached, self._down = None, None, False
@@ -49,5 +52,6 @@ class Heard:
             if self._unreached is not None:
                 return KafkaFailure("unavailable", failure.code, self._unreached.message)
             if self._down:
-                return KafkaFailure("unavailable", failure.code, _CLOSED)
+                # what has worked before needs no other security.protocol
+                return KafkaFailure("unavailable", failure.code, _DOWN if self._worked else _CLOSED)
         return failure

@@ -120,6 +120,7 @@ class Inbox:
             match entry.what:
                 case IntakeRead():
                     batch.intake.append(entry.what)
+                    batch.bad += entry.what.bad
                 case ReportsRead():
                     batch.reports.append(entry.what)
                 case BadMessage():

@@ -22,8 +22,8 @@ _MOST = 500
 _WAIT_S = 0.1
 """How long one poll waits; bounds how late a question for an end offset is asked."""
 
-_Found: TypeAlias = tuple[list[IntakeRead] | list[ReportsRead], int, bool, list[tuple[str, bytes]]]
-"""What one message holds: what the ticks get, the weight of the last of it, whether it is urgent, and its parts that cannot be named (reason, bytes)."""
+_Found: TypeAlias = tuple[list[IntakeRead] | list[ReportsRead], int, bool]
+"""What one message holds: what the ticks get, the weight of the last of it, and whether it is urgent."""
 
 
 class Reader:
@@ -111,11 +111,8 @@ class Reader:
             # A mistake of this program, that the same message would bring out again: it must not stop the lane (L18).
             _log.exception("stumbled over %s[%d] offset %d", record.topic, record.partition, record.offset)
             return self._put_bad(record, f"the reader stumbled over it: {type(error).__name__}: {error}"[:500], position)
-        reads, weight, urgent, bad = found
+        reads, weight, urgent = found
         unread = (record.topic, position[1], record.offset)  # until its last part is put, the message is not read to its end
-        for reason, body in bad:
-            if not self._inbox.put(BadMessage(record.topic, record.partition, record.offset, reason, body), 1, unread, urgent=True):
-                return False
         for read in reads[:-1]:
             if not self._inbox.put(read, self._rules.tick_most, unread, urgent=urgent):
                 return False
@@ -127,7 +124,7 @@ class Reader:
     def _reports_of(self, record: Message, fetched: Instant) -> _Found:
         message = codec.decode_reports(record.value)
         rows = {i: self._prepare(report) for i, report in enumerate(message.reports) if isinstance(report, Finished)}
-        return [ReportsRead(record.offset, fetched, message, rows)], _weight(message), _urgent(message), []
+        return [ReportsRead(record.offset, fetched, message, rows)], _weight(message), _urgent(message)
 
     def _intake_of(self, record: Message, fetched: Instant) -> _Found:
         # By the broker's append time (L19); a broker that gives none counts as now.
@@ -138,7 +135,8 @@ class Reader:
             IntakeRead(record.offset, received, f"{key}+{n}" if n else key, jobs, refused)
             for n, (jobs, refused) in enumerate(_portions(intake, self._rules.tick_most))
         ]
-        return reads, max(1, len(reads[-1].jobs) + len(reads[-1].refused)), True, intake.bad
+        reads[-1].bad = [BadMessage(record.topic, record.partition, record.offset, reason, body) for reason, body in intake.bad]
+        return reads, max(1, len(reads[-1].jobs) + len(reads[-1].refused)), True
 
     def _heaviness(self, record: Message) -> int:
         """What a message weighs for its bytes: a tick that is full by bytes weighs as much as one that is full by jobs."""

@@ -8,14 +8,29 @@ from jobyard.contracts.reports import Reports
 
 
 @dataclass(slots=True)
+class BadMessage:
+    """What could not be decoded, or names no job that can be stored: goes to quarantine, and stops nothing."""
+
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    body: bytes
+
+
+@dataclass(slots=True)
 class IntakeRead:
-    """One message of the intake topic, or a tick's worth of a large one. `received`: when the broker appended it. `key`: names it (topic id, offset)."""
+    """One message of the intake topic, or a tick's worth of a large one. `received`: when the broker appended it. `key`: names it (topic id, offset).
+
+    `bad`: its parts that name no job, with the last of it: in the tick that commits its offset, or they would be in quarantine once more after a crash.
+    """
 
     offset: int
     received: Instant
     key: str
     jobs: list[NewJob]
     refused: list[RefusedJob]
+    bad: list[BadMessage] = field(default_factory=list[BadMessage])
 
 
 @dataclass(slots=True)
@@ -27,17 +42,6 @@ class ReportsRead:
     fetched: Instant
     message: Reports
     rows: dict[int, list[str]]
-
-
-@dataclass(slots=True)
-class BadMessage:
-    """What could not be decoded, or names no job that can be stored: goes to quarantine, and stops nothing."""
-
-    topic: str
-    partition: int
-    offset: int
-    reason: str
-    body: bytes
 
 
 @dataclass(slots=True)

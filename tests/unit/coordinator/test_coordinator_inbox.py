@@ -109,3 +109,16 @@ def test_bad_messages_and_buckets_come_along() -> None:
     again, _ = inbox.take(10, 0)
     assert again.partitions is None
     assert again.empty
+
+
+def test_what_a_message_holds_that_names_no_job_comes_with_its_offset_or_not_at_all() -> None:
+    """Taken earlier it would be in quarantine twice after a crash: its offset was not committed with it."""
+    inbox = Inbox(100)
+    first, second = _intake(1), _intake(2)
+    second.bad = [BadMessage("in", 0, 2, "no id", b"7")]
+    inbox.put(first, 1, ("in", "id", 2), urgent=True)
+    inbox.put(second, 1, ("in", "id", 3), urgent=True)
+    batch, _ = inbox.take(1, 0.0)
+    assert (batch.bad, batch.offsets) == ([], {"in": ("id", 2)})
+    batch, _ = inbox.take(1, 0.0)
+    assert (batch.bad, batch.offsets) == (second.bad, {"in": ("id", 3)})

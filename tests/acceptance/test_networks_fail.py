@@ -24,10 +24,10 @@ from jobyard.embedded.services import Services
 
 pytestmark = pytest.mark.timeout(300)  # a start of all services under load included
 
-LOST_AFTER_S: Final = 4.0
-LEASE_S: Final = 3.0
+LOST_AFTER_S: Final = 6.0
+LEASE_S: Final = 5.0
 """How long an agent may start jobs without having been heard: its margin is 1 s."""
-SHORT_S: Final = 1.5
+SHORT_S: Final = 1.0
 LEADERS: Final = ("one", "two")
 AGENTS: Final = ("anna", "bert", "cleo")
 JOBS: Final = 40

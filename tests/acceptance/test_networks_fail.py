@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(300)  # a start of all services under load incl
 LOST_AFTER_S: Final = 6.0
 LEASE_S: Final = 5.0
 """How long an agent may start jobs without having been heard: its margin is 1 s."""
-SHORT_S: Final = 1.0
+SHORT_S: Final = 1.5
 LEADERS: Final = ("one", "two")
 AGENTS: Final = ("anna", "bert", "cleo")
 JOBS: Final = 40

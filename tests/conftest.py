@@ -23,6 +23,9 @@ __all__ = ["breakable", "breakable_database", "breakable_world", "make_world", "
 HERE = Path(__file__).parent.parent / ".jobyard" / "tests"  # a folder a test session, named by its process
 UNIT = Path(__file__).parent / "unit"
 NUMBERS = itertools.count(1)
+# The same examples on every machine: what passes here passes in CI.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.load_profile("same")
 # For who looks for more than CI does: pytest --hypothesis-profile=long --hypothesis-seed=… FILES of tests that are named …_fuzzed.py.
 settings.register_profile("long", max_examples=5_000, deadline=None, derandomize=False, suppress_health_check=list(HealthCheck))
 

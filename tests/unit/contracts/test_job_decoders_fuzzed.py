@@ -155,7 +155,7 @@ def _depth(value: Any) -> int:
 def test_a_number_within_the_rule_is_finite_and_exact(mantissa: float, exponent: int, zeros: int) -> None:
     for text in (
         repr(mantissa),
-        f"{mantissa!r}{'0' * zeros if isinstance(mantissa, int) else ''}e{exponent}" if "e" not in repr(mantissa) else "1",
+        f"{mantissa!r}{'0' * zeros if isinstance(mantissa, int) and mantissa else ''}e{exponent}" if "e" not in repr(mantissa) else "1",
     ):
         raw = f'{{"a":{text}}}'.encode()
         if storable.far_number(raw) is None:

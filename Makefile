@@ -4,6 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+# test files at the same time, each with its own services
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+
 # why no containers can be had, if so
 MISSING := .jobyard/containers.missing
 
@@ -21,17 +25,17 @@ check: $(VENV)/.ready-test  ## format, lint, layers, types, unit tests
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/pyright
-	$(BIN)/python -m pytest -q tests/unit
+	$(PYTEST) tests/unit
 
 integration: $(VENV)/.ready-test  ## tests on real Postgres, real Kafka and real processes; part of them in containers, if Docker is there
-	$(BIN)/python -m pytest -q tests/docs tests/migration tests/security tests/acceptance
+	$(PYTEST) tests/docs tests/migration tests/security tests/acceptance
 	@tests/containers/engine.sh --only-if-there; status=$$?; \
 	if [ $$status -eq 0 ]; then \
-	  echo "$(BIN)/python -m pytest -q --services=containers tests/containers tests/integration"; \
-	  $(BIN)/python -m pytest -q --services=containers tests/containers tests/integration; \
+	  echo "$(PYTEST) --services=containers tests/containers tests/integration"; \
+	  $(PYTEST) --services=containers tests/containers tests/integration; \
 	elif [ $$status -eq 3 ] && [ "$$CI" != true ]; then \
-	  echo "$(BIN)/python -m pytest -q tests/integration"; \
-	  $(BIN)/python -m pytest -q tests/integration && echo "the tests in containers DID NOT RUN: $$(cat $(MISSING))"; \
+	  echo "$(PYTEST) tests/integration"; \
+	  $(PYTEST) tests/integration && echo "the tests in containers DID NOT RUN: $$(cat $(MISSING))"; \
 	else exit $$status; fi
 
 MINUTES ?= 10

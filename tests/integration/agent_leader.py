@@ -93,6 +93,11 @@ class Leader:
         self.until(lambda: len(self.welcomed) > number)
         return list(self.welcomed)[number]
 
+    def heartbeat(self) -> Heartbeat:
+        """The last one; the first comes a moment after the welcome."""
+        self.until(lambda: bool(self.of(Heartbeat)))
+        return self.of(Heartbeat)[-1]
+
     def ends(self) -> dict[str, End]:
         return {end.job: end for report in self.of(Finished) for end in report.ends}
 

@@ -197,7 +197,7 @@ def test_A6_without_confirmation_a_suspended_agent_starts_nothing(services: Addr
     leader.lost_after_s = 2.5
     with started(services, namespace) as process:
         life = leader.incarnation()
-        leader.until(lambda: bool(leader.of(Heartbeat)))
+        leader.heartbeat()
         leader.welcoming = False
         process.send_signal(signal.SIGSTOP)
         time.sleep(3.0)  # longer than its lease: time itself is what is tested
@@ -207,6 +207,6 @@ def test_A6_without_confirmation_a_suspended_agent_starts_nothing(services: Addr
         assert leader.ends() == {}
         assert any(beat.suspended for beat in leader.of(Heartbeat))
         leader.welcoming = True
-        leader.until(lambda: not leader.of(Heartbeat)[-1].suspended)
+        leader.until(lambda: not leader.heartbeat().suspended)
         (job,) = leader.place(life, ["quick"])
         leader.until(lambda: job in leader.ends())

@@ -18,7 +18,6 @@ from jobyard.contracts import codec
 from jobyard.contracts.control import Bucket, Confirm, Welcome
 from jobyard.contracts.ids import new_job_id
 from jobyard.contracts.job import Job
-from jobyard.contracts.reports import Heartbeat
 from jobyard.contracts.states import Outcome
 from jobyard.embedded.services import Addresses
 
@@ -225,7 +224,7 @@ def test_bad_control_messages_change_nothing(siege: Siege, caplog: pytest.LogCap
     assert len(leader.welcomed) == 1
     # what an epoch beyond all others means is that a lower one is not heard any more (A2): only the leader may write here
     siege.control([hostile.text(siege.message("confirm", stamp=0.0, epoch=1_000))])
-    leader.until(lambda: leader.of(Heartbeat)[-1].epoch == 1_000, PATIENCE_S)
+    leader.until(lambda: leader.heartbeat().epoch == 1_000, PATIENCE_S)
     leader.epoch = 1_000
     siege.is_well()
 
@@ -237,7 +236,7 @@ def test_a_welcome_to_partitions_that_are_not_there_is_mended_by_the_next_one(si
     assert topic_id is not None
 
     def welcome(buckets: list[Bucket], **more: Any) -> None:
-        fields: dict[str, Any] = {"stamp": leader.of(Heartbeat)[-1].stamp, "lost_after_s": 60.0} | more
+        fields: dict[str, Any] = {"stamp": leader.heartbeat().stamp, "lost_after_s": 60.0} | more
         leader.control(Welcome(v=1, epoch=1, agent=NAME, incarnation=siege.life, buckets=buckets, **fields))
 
     ends = leader.admin.end_offsets(name, range(5))

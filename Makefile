@@ -43,7 +43,7 @@ SEED ?=
 RATE ?= 40
 
 chaos: $(VENV)/.ready-test  ## faults at random under load, then every promise checked: MINUTES=10, SEED= of a run to repeat, RATE=40 jobs a second
-	$(BIN)/python tests/chaos.py --minutes $(MINUTES) --rate $(RATE) $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(MINUTES) --rate $(RATE) $(if $(SEED),--seed $(SEED))
 
 format: $(VENV)/.ready-test  ## mend format and what the linter can mend
 	$(BIN)/ruff format .

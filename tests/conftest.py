@@ -13,7 +13,7 @@ import psycopg
 import pytest
 import pytest_socket
 from hypothesis import HealthCheck, settings
-from worlds import breakable, breakable_database, breakable_world, make_world, module_world
+from worlds.fixtures import breakable, breakable_database, breakable_world, make_world, module_world
 
 from jobyard import migrations
 from jobyard.embedded.services import Addresses, Services
@@ -86,7 +86,7 @@ def services(services_folder: Path, pytestconfig: pytest.Config) -> Generator[Ad
         yield Addresses(database_url, servers)
         return
     if pytestconfig.getoption("services") == "containers":
-        from contained import ContainedServices
+        from servers.contained import ContainedServices
 
         with ContainedServices() as contained:
             yield contained.addresses

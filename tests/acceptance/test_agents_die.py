@@ -3,10 +3,10 @@
 import signal
 import time
 
-import mixed_jobs
 import pytest
-from guarantees import EITHER, FAILED, Expected, InterruptedOnlyOf, LostOnlyOf
-from world import MakeWorld, World
+from promises import mixed_jobs
+from promises.guarantees import EITHER, FAILED, Expected, InterruptedOnlyOf, LostOnlyOf
+from worlds.world import MakeWorld, World
 
 pytestmark = pytest.mark.timeout(300)  # a start of all services under load included
 

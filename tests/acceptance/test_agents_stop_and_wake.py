@@ -5,10 +5,10 @@ import time
 from pathlib import Path
 
 import pytest
-from aim import Aims, Fate
-from at_point import AtPoint
-from guarantees import EITHER, FAILED, Expected, InterruptedOnlyOf, LostOnlyOf
-from world import MakeWorld, World
+from faults.aim import Aims, Fate
+from faults.at_point import AtPoint
+from promises.guarantees import EITHER, FAILED, Expected, InterruptedOnlyOf, LostOnlyOf
+from worlds.world import MakeWorld, World
 
 from jobyard.contracts import codec
 from jobyard.kafka.admin import Admin

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import mixed_jobs
 import msgspec
 import pytest
-from guarantees import Expected, InterruptedOnlyOf, LostOnlyOf
-from machine import did_not_run
-from wall_clock import SEEN_S, NoWallClock, WallClock, demand_wall_clock
-from world import PATIENCE_S, World
+from faults.machine import did_not_run
+from faults.wall_clock import SEEN_S, NoWallClock, WallClock, demand_wall_clock
+from promises import mixed_jobs
+from promises.guarantees import Expected, InterruptedOnlyOf, LostOnlyOf
+from worlds.world import PATIENCE_S, World
 
 from jobyard import migrations
 from jobyard.contracts.codec import encode_intake

@@ -4,9 +4,9 @@ import signal
 import sys
 
 import pytest
-from guarantees import InterruptedOnlyOf, LostOnlyOf
-from leaderships import check_epochs, epoch, leader_of
-from world import MakeWorld, World
+from faults.leaderships import check_epochs, epoch, leader_of
+from promises.guarantees import InterruptedOnlyOf, LostOnlyOf
+from worlds.world import MakeWorld, World
 
 pytestmark = pytest.mark.timeout(300)  # a start of all services under load included
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 
 import pytest
-from aim import Aims, Fate, is_stopped
-from at_point import AtPoint
-from guarantees import EITHER, FAILED, Evidence, Expected, InterruptedOnlyOf, LostOnlyOf
-from world import MakeWorld, World
+from faults.aim import Aims, Fate, is_stopped
+from faults.at_point import AtPoint
+from promises.guarantees import EITHER, FAILED, Evidence, Expected, InterruptedOnlyOf, LostOnlyOf
+from worlds.world import MakeWorld, World
 
 from jobyard.kafka.admin import Admin
 from jobyard.process.points import Point

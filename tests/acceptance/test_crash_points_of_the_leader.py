@@ -6,11 +6,9 @@ from dataclasses import replace
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-import mixed_jobs
 import pytest
-from at_point import AtPoint
-from guarantees import InterruptedOnlyOf, LostOnlyOf
-from leader_faults import (
+from faults.at_point import AtPoint
+from faults.leader_faults import (
     C1,
     C1_INSERTED,
     C1_WRITTEN,
@@ -28,11 +26,13 @@ from leader_faults import (
     recorded,
     unread,
 )
-from leader_points import Told
-from leaderships import Fault, Leaderships, epoch
-from network import through
-from proxy import Proxies
-from world import MakeWorld, World
+from faults.leader_points import Told
+from faults.leaderships import Fault, Leaderships, epoch
+from faults.network import through
+from faults.proxy import Proxies
+from promises import mixed_jobs
+from promises.guarantees import InterruptedOnlyOf, LostOnlyOf
+from worlds.world import MakeWorld, World
 
 from jobyard.process.points import Point
 

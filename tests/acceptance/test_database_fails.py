@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
-import mixed_jobs
 import psycopg
 import pytest
-from guarantees import InterruptedOnlyOf, LostOnlyOf
-from machine import did_not_run
-from small_disk import NoSmallDisk, SmallDisk, small_disk
-from world import LOOK_S, PATIENCE_S, MakeWorld, World
+from faults.machine import did_not_run
+from faults.small_disk import NoSmallDisk, SmallDisk, small_disk
+from promises import mixed_jobs
+from promises.guarantees import InterruptedOnlyOf, LostOnlyOf
+from worlds.world import LOOK_S, PATIENCE_S, MakeWorld, World
 
 from jobyard import JobRequest, migrations
 from jobyard.contracts.errors import ServiceUnavailable

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import mixed_jobs
 import psycopg
 import pytest
-from guarantees import FAILED, Expected, InterruptedOnlyOf, LostOnlyOf
-from world import MakeWorld, World
+from promises import mixed_jobs
+from promises.guarantees import FAILED, Expected, InterruptedOnlyOf, LostOnlyOf
+from worlds.world import MakeWorld, World
 
 from jobyard import JobFailed, JobRequest
 from jobyard.contracts.ids import new_job_id

@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import mixed_jobs
 import pytest
-from guarantees import InterruptedOnlyOf, LostOnlyOf
-from network import Network
-from proxy import Proxy
-from world import CLIENT, PATIENCE_S, World
+from faults.network import Network
+from faults.proxy import Proxy
+from promises import mixed_jobs
+from promises.guarantees import InterruptedOnlyOf, LostOnlyOf
+from worlds.world import CLIENT, PATIENCE_S, World
 
 from jobyard import migrations
 from jobyard.api.options import Via

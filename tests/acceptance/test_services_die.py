@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import mixed_jobs
 import pytest
-from at_point import AtPoint
-from guarantees import InterruptedOnlyOf, LostOnlyOf
-from leaderships import check_epochs
-from world import World
+from faults.at_point import AtPoint
+from faults.leaderships import check_epochs
+from promises import mixed_jobs
+from promises.guarantees import InterruptedOnlyOf, LostOnlyOf
+from worlds.world import World
 
 from jobyard.embedded.services import Addresses, Services
 from jobyard.process.points import Point

@@ -4,10 +4,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from aim import Aims, Fate
-from at_point import AtPoint
-from guarantees import FAILED, Evidence, Expected, InterruptedOnlyOf, LostOnlyOf
-from world import MakeWorld
+from faults.aim import Aims, Fate
+from faults.at_point import AtPoint
+from promises.guarantees import FAILED, Evidence, Expected, InterruptedOnlyOf, LostOnlyOf
+from worlds.world import MakeWorld
 
 from jobyard.process.points import Point
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from guarantees import Expected, InterruptedOnlyOf, LostOnlyOf
-from next_version import HERE, make
-from world import PATIENCE_S, MakeWorld, World
+from promises.guarantees import Expected, InterruptedOnlyOf, LostOnlyOf
+from worlds.next_version import TESTS, make
+from worlds.world import PATIENCE_S, MakeWorld, World
 
 from jobyard.contracts.ids import new_job_id
 
@@ -56,7 +56,7 @@ def test_two_versions_work_side_by_side_in_every_order(make_world: MakeWorld, tm
     """Coordinators first, agents first (after a roll-back of the coordinator), with old and new agents under both."""
     following = make(tmp_path_factory.mktemp("next"))
     world = make_world()
-    path = os.pathsep.join([str(following), str(HERE)])
+    path = os.pathsep.join([str(following), str(TESTS)])
     for name in ("new-one", "new-two", "cleo", "dora"):
         world.around[name] = {"PYTHONPATH": path}
     told_to_end = ["anna", "bert", "cleo", "dora"]

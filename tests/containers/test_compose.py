@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias
 
 import psycopg
 import pytest
-from contained import ROOT, docker, images, owner, sweep
 from psycopg.rows import dict_row
+from servers.contained import ROOT, docker, images, owner, sweep
 
 pytestmark = pytest.mark.timeout(600)  # building the image and starting everything included
 

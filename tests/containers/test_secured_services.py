@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-import mixed_jobs
 import msgspec
 import psycopg
 import pytest
-from contained import images, sweep
+from promises import mixed_jobs
 from psycopg.rows import dict_row
-from secured_kafka import Certificates, KafkaAdministrator, SecuredKafka, User
-from secured_postgres import SecuredPostgres, logins, tls
+from servers.contained import images, sweep
+from servers.secured_kafka import Certificates, KafkaAdministrator, SecuredKafka, User
+from servers.secured_postgres import SecuredPostgres, logins, tls
 
 from jobyard import migrations
 from jobyard.contracts import codec
@@ -126,10 +126,10 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Generator[Secured]:
 
 def test_jobs_run_with_least_rights_and_nothing_is_refused(secured: Secured) -> None:
     secured.run("topics", "leader", "coordinator", "topics", "create", "--lane", "default")
-    secured.run("sync", "shop", "operator", "app", "sync", "mixed_jobs:app")
+    secured.run("sync", "shop", "operator", "app", "sync", "promises.mixed_jobs:app")
     secured.start("coordinator", "leader", "coordinator", "coordinator", "run")
     for agent in ("agent-a", "agent-b"):
-        secured.start(agent, agent, None, "agent", "run", "mixed_jobs:app", "--name", agent)
+        secured.start(agent, agent, None, "agent", "run", "promises.mixed_jobs:app", "--name", agent)
     lines = secured.folder / "lines"
     for via in ("sql", "kafka"):
         lines.write_text("".join(json.dumps({"kind": "task", "args": {"n": n}}) + "\n" for n in range(JOBS)))

@@ -6,12 +6,12 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 import agent_jobs
-import hostile
 import msgspec
 import pytest
 from agent_leader import Leader
 from confluent_kafka import Producer
-from hostile import Json
+from inputs import hostile
+from inputs.hostile import Json
 
 from jobyard.agent.main import AgentPlan, AgentProcess
 from jobyard.contracts import codec

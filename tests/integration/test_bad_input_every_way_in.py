@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import mixed_jobs
 import psycopg
 import pytest
-from bad_input import BAD, MESSAGES, PIECES, Case
+from inputs.bad_input import BAD, MESSAGES, PIECES, Case
+from promises import mixed_jobs
 from psycopg.types.json import Jsonb
-from world import MakeWorld, World
+from worlds.world import MakeWorld, World
 
 from jobyard import InvalidJob
 from jobyard.cli import app as cli

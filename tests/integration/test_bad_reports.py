@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-import guarantees
-import hostile
-import mixed_jobs
 import pytest
 from confluent_kafka import Producer
-from guarantees import LostOnlyOf
-from hostile import Json
-from world import MakeWorld, World
+from inputs import hostile
+from inputs.hostile import Json
+from promises import guarantees, mixed_jobs
+from promises.guarantees import LostOnlyOf
+from worlds.world import MakeWorld, World
 
 from jobyard.contracts.ids import derived_job_id, new_job_id
 from jobyard.contracts.moments import LATEST

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from bad_input import BAD, GOOD, Case
+from inputs.bad_input import BAD, GOOD, Case
 from psycopg import Connection
 from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb

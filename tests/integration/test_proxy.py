@@ -6,7 +6,7 @@ import time
 from collections.abc import Generator
 
 import pytest
-from proxy import Proxies, Proxy, free_port
+from faults.proxy import Proxies, Proxy, free_port
 
 from jobyard.embedded.ports import HOST
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from secured_kafka import Certificates, KafkaAdministrator, SecuredKafka, User, library
+from servers.secured_kafka import Certificates, KafkaAdministrator, SecuredKafka, User, library
 
 from jobyard.client import kafka as client_kafka
 from jobyard.client.kafka import KafkaIntake
@@ -263,7 +263,7 @@ def test_a_stolen_credential_sees_nobodys_rights(place: Place) -> None:
 
 # ---- how a refusal is told ----
 
-AGENT: Final = ("agent", "run", "mixed_jobs:app")
+AGENT: Final = ("agent", "run", "promises.mixed_jobs:app")
 SUBMIT: Final = ("job", "submit", "tiny", '{"n": 1}', "--via", "kafka")
 CHECK: Final = ("topics", "check")
 LEAD: Final = ("coordinator", "run")

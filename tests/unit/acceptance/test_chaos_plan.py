@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import get_args
 
-from chaos_plan import CLIENT, LINKS, TOPICS, Fault, Step, plan
+from chaos.plan import CLIENT, LINKS, TOPICS, Fault, Step, plan
 
 from jobyard.process.points import Point
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import guarantees
 import pytest
-from guarantees import CANCELLED, EITHER, Evidence, Execution, Expected, InterruptedOnlyOf, Lease, LostOnlyOf, Row, read_journal
+from promises import guarantees
+from promises.guarantees import CANCELLED, EITHER, Evidence, Execution, Expected, InterruptedOnlyOf, Lease, LostOnlyOf, Row, read_journal
 
 BEGAN = datetime(2030, 1, 1, tzinfo=UTC)
 

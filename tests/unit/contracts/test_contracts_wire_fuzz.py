@@ -3,11 +3,11 @@
 import math
 from collections.abc import Callable
 
-import hostile
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from inputs import hostile
 
 from jobyard.contracts import codec
 from jobyard.contracts.bundle import BundleMessage

@@ -1,9 +1,9 @@
 """The agent's core under whatever can be decoded as a leader's message: no exception, no job twice at once, and every report can be read by a leader."""
 
-import hostile
 from agent_world import BUCKETS, World
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from inputs import hostile
 
 from jobyard.contracts import codec
 from jobyard.contracts.codec import Undecodable, decode_bundle, decode_control, decode_reports

@@ -11,16 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
-import aimed_jobs
-import guarantees
-import mixed_jobs
 import psycopg
-from at_point import AtPoint, go_of
-from evidence import Evidence, Execution, Expected, Lease, gather, read_journal
-from guarantees import Guarantee
+from faults.at_point import AtPoint, go_of
+from promises import aimed_jobs, guarantees, mixed_jobs
+from promises.evidence import Evidence, Execution, Expected, Lease, gather, read_journal
+from promises.guarantees import Guarantee
+from promises.workload import Workload
 from psycopg.rows import dict_row
-from topic_reader import Lying, read_topic
-from workload import Workload
 
 from jobyard import JobRequest, settings
 from jobyard.api.options import Via
@@ -30,8 +27,10 @@ from jobyard.embedded.services import Addresses
 from jobyard.kafka.admin import Admin
 from jobyard.master_db import declarations
 from jobyard.master_db.connection import connect
+from worlds.topic_reader import Lying, read_topic
 
-HERE: Final = Path(__file__).parent
+TESTS: Final = Path(__file__).parents[1]
+"""First in PYTHONPATH of every process: their handlers are in here."""
 PATIENCE_S: Final = 100.0
 """How long anything may take that should take a moment: machines under load are slow."""
 LOOK_S: Final = 0.05
@@ -81,7 +80,7 @@ class World:
             "JOBYARD_KAFKA_BOOTSTRAP_SERVERS": addresses.kafka_bootstrap_servers,
             "JOBYARD_NAMESPACE": namespace,
             mixed_jobs.JOURNAL: str(self.journal),
-            "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }
         self._database = {
             "JOBYARD_DATABASE_URL": addresses.database_url,
@@ -128,7 +127,7 @@ class World:
 
         `aims`: names for which it has kinds of their own (see aimed_jobs), beside the mixed ones.
         """
-        app = "mixed_jobs:app" if aims is None else "aimed_jobs:app"
+        app = "promises.mixed_jobs:app" if aims is None else "promises.aimed_jobs:app"
         arguments = ["agent", "run", app, "--name", name, "--slots", str(slots)]
         self._start(process or name, arguments, self._ours | self._grace | {aimed_jobs.AIMS: " ".join(aims or ())}, at)
 
@@ -141,7 +140,7 @@ class World:
                 self._dying.add(name)
             self._broken(name).unlink(missing_ok=True)
             go_of(self._broken(name)).unlink(missing_ok=True)
-            program = [str(HERE / "at_point.py"), at.spec(self._broken(name))]
+            program = ["-m", "faults.at_point", at.spec(self._broken(name))]
         self._children[name] = Child(
             [sys.executable, *program, *arguments],
             stop_signal=signal.SIGKILL,

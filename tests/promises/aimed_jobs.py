@@ -9,11 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from mixed_jobs import app as mixed
-from mixed_jobs import journalled
-
 from jobyard import App, RetryPolicy, current_job
 from jobyard.api.handler import AsyncHandler
+from promises.mixed_jobs import app as mixed
+from promises.mixed_jobs import journalled
 
 AIMS: Final = "ACCEPTANCE_AIMS"
 """The environment's name for the names that this agent aims at, parted by spaces."""

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from at_point import AtPoint
-from guarantees import Evidence, InterruptedOnlyOf, LostOnlyOf
-from leader_points import Told
-from world import World
+from promises.guarantees import Evidence, InterruptedOnlyOf, LostOnlyOf
+from worlds.world import World
+
+from faults.at_point import AtPoint
+from faults.leader_points import Told
 
 
 def nothing(*_: Any) -> None:

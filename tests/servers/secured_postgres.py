@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Final, Self
 from urllib.parse import quote
 
-import contained
 import psycopg
 from psycopg import sql
-from secured_kafka import Certificates
+
+from servers import contained
+from servers.secured_kafka import Certificates
 
 START_S: Final = 90.0
 HBA: Final = """\

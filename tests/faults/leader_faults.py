@@ -3,13 +3,13 @@
 import signal
 from typing import Any, Final
 
-import mixed_jobs
-from at_point import AtPoint
-from guarantees import CANCELLED, Evidence, Expected
-from leader_points import Told
-from leaderships import Fault, epoch
-from world import World
+from promises import mixed_jobs
+from promises.guarantees import CANCELLED, Evidence, Expected
+from worlds.world import World
 
+from faults.at_point import AtPoint
+from faults.leader_points import Told
+from faults.leaderships import Fault, epoch
 from jobyard.process.points import Point
 
 LOST_AFTER_S: Final = 3.0

@@ -11,7 +11,7 @@ from typing import Final
 import jobyard
 from jobyard import migrations
 
-HERE: Final = Path(__file__).parent
+TESTS: Final = Path(__file__).parents[1]
 _ALWAYS_SENT: Final = 'msgspec.field(default_factory=lambda: "{}")'
 """A default that is never left out of a message."""
 
@@ -97,8 +97,8 @@ def make(folder: Path) -> Path:
     name = f"{int(before) + 1:04}_pre_next"
     (package / "migrations" / "versions" / f"{name}.py").write_text(_REVISION.format(revision=name[:4], before=before))
     (package / "migrations" / "versions" / f"{name}.sql").write_text(_sql(package))
-    shutil.copy(HERE / "mixed_jobs.py", folder)
-    handlers = folder / "mixed_jobs.py"
+    shutil.copytree(TESTS / "promises", folder / "promises", ignore=shutil.ignore_patterns("__pycache__"))
+    handlers = folder / "promises" / "mixed_jobs.py"
     text = handlers.read_text()
     assert text.count("@app.job\nasync def tiny(") == 1
     handlers.write_text(text.replace("@app.job\nasync def tiny(", "@app.job(version=2)\nasync def tiny("))
@@ -109,7 +109,7 @@ def make(folder: Path) -> Path:
 def _apply(file: Path, after: str, added: str) -> None:
     text = file.read_text()
     found = re.findall(f"(?s){after}", text)
-    assert len(found) == 1, f"{file.name} has {len(found)} times {after}: tests/next_version.py must follow"
+    assert len(found) == 1, f"{file.name} has {len(found)} times {after}: tests/worlds/next_version.py must follow"
     file.write_text(text.replace(found[0], found[0] + added))
 
 

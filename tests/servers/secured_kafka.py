@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
-import contained
 import trustme
 from confluent_kafka import admin as untyped
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
@@ -25,6 +24,7 @@ from jobyard.embedded.kafka import JVM, PROPERTIES
 from jobyard.embedded.ports import HOST, Ports
 from jobyard.kafka.admin import Admin
 from jobyard.kafka.readiness import brokers
+from servers import contained
 
 library: Final[Any] = untyped  # the library's admin module has bare futures for types
 MECHANISM: Final = "SCRAM-SHA-512"

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
-from aimed_jobs import define
-from at_point import AtPoint
-from guarantees import Evidence, Execution, Expected, Row
-from world import World
+from promises.aimed_jobs import define
+from promises.guarantees import Evidence, Execution, Expected, Row
+from worlds.world import World
 
+from faults.at_point import AtPoint
 from jobyard import App, JobRequest
 from jobyard.api.handler import AsyncHandler
 from jobyard.master_db import declarations

@@ -1,4 +1,4 @@
-"""Runs the command line in a process that is killed, or paused, when it gets to a named point: `python at_point.py SPEC coordinator run …`."""
+"""Runs the command line in a process that is killed, or paused, when it gets to a named point: `python -m faults.at_point SPEC coordinator run …`."""
 
 import json
 import signal
@@ -10,9 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
-import leader_points
-from agent_points import MADE
-
+from faults import leader_points
+from faults.agent_points import MADE
 from jobyard.process import points
 from jobyard.process.points import Point
 

@@ -20,7 +20,7 @@ from jobyard.embedded.kafka import PROPERTIES
 from jobyard.embedded.services import Addresses
 from jobyard.kafka.readiness import brokers
 
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[2]
 NAMES: Final = ROOT / ".jobyard" / "containers.env"
 HOST: Final = "127.0.0.1"
 OWNER: Final = "jobyard.tests.owner"

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
-from world import MakeWorld, World
 
 from jobyard import migrations
 from jobyard.embedded.services import Addresses, Services
+from worlds.world import MakeWorld, World
 
 
 @pytest.fixture

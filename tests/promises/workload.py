@@ -4,9 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-import mixed_jobs
 import psycopg
-from evidence import CANCELLED, EITHER, FAILED, Expected
 
 from jobyard import JobRequest
 from jobyard.api.options import Via
@@ -14,6 +12,8 @@ from jobyard.contracts.codec import encode_intake
 from jobyard.contracts.ids import derived_job_id, new_job_id
 from jobyard.contracts.job import NewJob
 from jobyard.kafka.producer import open_producer
+from promises import mixed_jobs
+from promises.evidence import CANCELLED, EITHER, FAILED, Expected
 
 HOUR_S: Final = 3600.0
 OFTEN: Final = 1000

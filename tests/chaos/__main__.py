@@ -1,6 +1,6 @@
 """Chaos: the workload goes on while processes, services and networks break at random; in the end every guarantee must hold.
 
-    python tests/chaos.py --minutes 10 [--seed N] [--rate JOBS_PER_SECOND]
+    python -m chaos --minutes 10 [--seed N] [--rate JOBS_PER_SECOND]
 
 The seed is printed: it repeats the same faults at the same moments. Exit status 0: nothing was lost, and nothing ran twice but as promised.
 """
@@ -25,14 +25,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import mixed_jobs
 import psycopg
-from at_point import AtPoint
-from chaos_plan import CLIENT, LOST_AFTER_S, Step, plan
-from guarantees import Evidence, check
-from network import Network
-from world import World
+from faults.at_point import AtPoint
+from faults.network import Network
+from promises import mixed_jobs
+from promises.guarantees import Evidence, check
+from worlds.world import World
 
+from chaos.plan import CLIENT, LOST_AFTER_S, Step, plan
 from jobyard import JobRequest, ServiceUnavailable, migrations
 from jobyard.embedded.services import Services
 from jobyard.process.points import Point

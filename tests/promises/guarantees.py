@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Final, Protocol
 
 import msgspec
-from evidence import CANCELLED, EITHER, FAILED, SUCCEEDED, Evidence, Execution, Expected, Lease, Row, gather, read_journal
 
 from jobyard.contracts.retry import Retrying
+from promises.evidence import CANCELLED, EITHER, FAILED, SUCCEEDED, Evidence, Execution, Expected, Lease, Row, gather, read_journal
 
 __all__ = ["CANCELLED", "EITHER", "FAILED", "SUCCEEDED", "Evidence", "Execution", "Expected", "Lease", "Row", "gather", "read_journal"]
 

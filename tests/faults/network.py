@@ -5,8 +5,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
-from proxy import Proxies, Proxy, free_port
-
+from faults.proxy import Proxies, Proxy, free_port
 from jobyard.embedded.kafka import Listener
 from jobyard.embedded.ports import HOST
 

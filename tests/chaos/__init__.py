@@ -1,0 +1,1 @@
+"""Faults at random under load: `python -m chaos` from the folder of the tests."""

@@ -1,0 +1,1 @@
+"""What breaks: processes at named points, networks, disks, clocks, machines."""

@@ -1,0 +1,1 @@
+"""What users are promised, as objects that a test checks; and the work on which it is shown."""

@@ -1,0 +1,1 @@
+"""Postgres and Kafka in containers, and with TLS and rights."""

@@ -13,7 +13,10 @@ from jobyard.coordinator.core.books.fleet import Fleet
 from jobyard.coordinator.core.books.kinds import Kinds
 from jobyard.coordinator.core.books.pools import Pools
 from jobyard.coordinator.core.books.quarantine import Quarantine
+from jobyard.coordinator.core.books.reservations import Reservations
+from jobyard.coordinator.core.books.share import AgedShare
 from jobyard.coordinator.core.books.waiting import WaitingJobs
+from jobyard.coordinator.core.choice import Choice
 from jobyard.coordinator.core.closing import Closing
 from jobyard.coordinator.core.dispatch import Dispatch, Outgoing
 from jobyard.coordinator.core.events import BucketsMoved, CancelSent, Event, FencedOff, Resent, Started, Welcomed
@@ -55,7 +58,10 @@ class Lane:
         self._admission = Admission(rules, self._kinds, self._waiting, self._quarantine, snapshot.held)
         self._commands = Commands(rules, self._bundles, self._fleet, self._waiting)
         self._readahead = Readahead(self._backlogs, self._waiting, self._fleet.pools)
-        self._placement = Placement(rules, self._waiting, self._fleet, self._bundles, self._durations)
+        reservations = Reservations(self._fleet.pools, rules.reserved_share, rules.aging_s)
+        share = AgedShare(self._waiting, rules.aging_s, rules.aged_every)
+        choice = Choice(rules, self._fleet.pools, reservations, self._durations)
+        self._placement = Placement(rules, self._waiting, self._fleet, self._bundles, reservations, share, choice)
         self._dispatch = Dispatch(epoch, self._bundles, self._fleet)
         for row in snapshot.backlog:
             self._backlogs.of(row.priority, row.kind).next_at = row.next_at

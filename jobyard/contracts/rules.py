@@ -37,6 +37,14 @@ class Rules:
     bundle_s: float = 0.02
     """A bundle holds what its agent starts within this time (S11)."""
     bundle_max: int = 300
+    aging_s: float = 60.0
+    """A job that has waited this long is aged: it has a share of the placements, and travels in the agent's critical bucket (S3)."""
+    aged_every: int = 10
+    """Of so many placements one goes to the longest-waiting aged job: a tenth keeps urgent work fast, and makes the wait of the least urgent bounded."""
+    reserve_after_s: float = 30.0
+    """How long smaller jobs may pass a large one before an agent is kept for it (S7). 0: at once, strict order."""
+    reserved_share: float = 0.1
+    """Of the agents that know a kind this share may be reserved at a time, at least one: more costs the small jobs and gains the large ones nothing."""
     learn: int = 1000
     trust_ends: int = 20
     """A kind's mean duration is known after this many ends (S16)."""
@@ -96,6 +104,14 @@ class Rules:
             raise ValueError(
                 f"read_ahead={self.read_ahead}, read_ahead_bytes={self.read_ahead_bytes} and tick_bytes={self.tick_bytes} must be above 0"
             )
+        if not self.aging_s > 0:
+            raise ValueError(f"aging_s={self.aging_s} must be above 0")
+        if self.aged_every < 2:
+            raise ValueError(f"aged_every={self.aged_every} must be at least 2: with 1, age alone would rule")
+        if not self.reserve_after_s >= 0:
+            raise ValueError(f"reserve_after_s={self.reserve_after_s} must be 0 (at once) or more")
+        if not 0 < self.reserved_share <= 1:
+            raise ValueError(f"reserved_share={self.reserved_share} must be above 0, and 1 at most")
         if self.window_s > self.release_after_s / 4:
             raise ValueError(f"window_s={self.window_s} must be at most a quarter of release_after_s={self.release_after_s}")
 

@@ -17,7 +17,7 @@ class Agent:
     """`heard`: when its last report was fetched. `met`: heard from under this epoch (L6). `seq`: of its last batch.
 
     `jobs`, `size`: held in open bundles; `others_jobs`, `others_size`: what its heartbeat says still runs from earlier incarnations. `alone`: an
-    oversized job is held. `buckets`: by priority, empty until it has got its partitions. `stamp`: of its last hello.
+    oversized job is held. `reserved`: kept for a large job (S7). `buckets`: by priority, empty until it has got its partitions. `stamp`: of its last hello.
     """
 
     __slots__ = (
@@ -40,6 +40,7 @@ class Agent:
         "name",
         "others_jobs",
         "others_size",
+        "reserved",
         "seq",
         "size",
         "slots",
@@ -80,6 +81,7 @@ class Agent:
         self.others_jobs = 0
         self.others_size = 0.0
         self.alone = False
+        self.reserved = False
         self.where: list[Entry] | None = None
         self.entry: Entry | None = None
         self.ended_jobs = 0.0
@@ -108,6 +110,10 @@ class Agent:
     def free_room(self) -> float:
         """Capacity that nothing holds; negative if it is overfull."""
         return self.capacity - self.held_size
+
+    def fits(self, size: float) -> bool:
+        """Whether it has a free slot, and room for this size."""
+        return self.held_jobs < self.slots and self.free_room >= size and not self.alone
 
     def window(self, window_s: float) -> tuple[int, float]:
         """How many jobs and sizes it may hold in all: its slots and what it ends within `window_s` at its own rate (S8)."""

@@ -1,4 +1,4 @@
-"""Agents by what they can run, sorted for placement: `free` by (load, id), `ahead` by (unstarted seconds, id). Full agents are in neither."""
+"""Agents by what they can run, sorted for placement: `free` by (load, id), `ahead` by (unstarted seconds, id). Full and reserved agents are in neither."""
 
 from bisect import bisect_left, insort
 
@@ -62,7 +62,7 @@ class Pools:
     def refresh(self, agent: Agent) -> None:
         """Put it where it belongs by what it holds now. Once a bundle and once a report."""
         self._out(agent)
-        if agent.state != "active" or not agent.met or agent.alone or not agent.buckets:
+        if agent.reserved or agent.alone or not self.eligible(agent):
             return
         pool = self._of.get(agent.agent_id)
         if pool is None:
@@ -81,6 +81,10 @@ class Pools:
         agent.where = where
         agent.entry = entry = (value, agent.agent_id, agent)
         insort(where, entry)
+
+    def eligible(self, agent: Agent) -> bool:
+        """Whether it may get anything at all: active, heard from under this epoch, with buckets (S5, L6)."""
+        return agent.state == "active" and agent.met and bool(agent.buckets)
 
     def pool_of(self, agent: Agent) -> Pool:
         """The pool of an agent that is not over."""

@@ -1,6 +1,6 @@
 """Jobs that wait in memory, in strands: strict order inside, and per priority a heap of the strands' heads (S2, S4). And who needs a row of `pending`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
@@ -46,7 +46,7 @@ def weight(job: Job) -> int:
 
 
 class WaitingJobs:
-    """The waiting jobs that memory holds. `changed`: somebody came since the last pass."""
+    """The waiting jobs that memory holds. `changed`: somebody came, or left, since the last pass."""
 
     def __init__(self, backlogs: Backlogs, durations: Durations) -> None:
         self._backlogs = backlogs
@@ -120,6 +120,7 @@ class WaitingJobs:
         self._touched.add(waiting.job.id)
         if self._by_id.get(waiting.job.id) is waiting:
             self._drop(waiting)
+            self.changed = True  # an agent may be kept for it
         if waiting.stored:
             self._left.append(waiting)
 
@@ -169,6 +170,13 @@ class WaitingJobs:
             heappop(heads)
         return None
 
+    def heads(self) -> Iterator[tuple[Instant, str, Strand]]:
+        """The first of each strand that doesn't sit out, in no order; some of them twice."""
+        for heads in self._heads:
+            for run_at, job_id, strand in heads:
+                if strand.heap and strand.heap[0][1] == job_id and strand.heap[0][0] == run_at:
+                    yield run_at, job_id, strand
+
     def sits_out(self, strand: Strand) -> None:
         """The first strand's head could not be placed: the next in order is tried (S4)."""
         heappop(self._heads[strand.priority])
@@ -178,14 +186,11 @@ class WaitingJobs:
         for strand in strands:
             self._show(strand)
 
-    def take(self, strand: Strand, jobs: int, room: float, largest: float, most_bytes: int) -> list[Waiting]:
-        """Jobs from the head: at most `jobs`, with `room` for their sizes, none larger than `largest`; but the first whatever it is.
-
-        The strand must be the first one."""
+    def take(self, strand: Strand, jobs: int, room: float, largest: float, most_bytes: int, due_by: Instant) -> list[Waiting]:
+        """Jobs from the head: at most `jobs`, with `room` for their sizes, none larger than `largest` or due after `due_by`; but the first whatever it is."""
         heap, by_id, left = strand.heap, self._by_id, self._left
         taken: list[Waiting] = []
         bytes_ = args = 0
-        heappop(self._heads[strand.priority])
         while heap:
             waiting = heap[0][3]
             job = waiting.job
@@ -196,7 +201,7 @@ class WaitingJobs:
                 break
             room -= job.size
             bytes_ += len(job.args) + _ENVELOPE if job.tags is None else weight(job)
-            if taken and (room < 0 or job.size > largest or bytes_ > most_bytes):
+            if taken and (room < 0 or job.size > largest or bytes_ > most_bytes or job.run_at > due_by):
                 break
             heappop(heap)
             del by_id[job.id]

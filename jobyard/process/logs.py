@@ -7,10 +7,13 @@ import sys
 from datetime import UTC, datetime
 from typing import Final, Literal, TextIO, cast
 
+_SECRET: Final = ("password", "passwd", "passphrase", "secret", "token", "key.pem", "oauthbearer.config", "jaas")
+"""A name that holds one of these names a secret."""
 _IN_URL: Final = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*):[^\s/]*@(?=[^\s@]*)", re.IGNORECASE)
 _NAMED: Final = re.compile(
     # name=value, "name": value; for passwords name: value, too (of secrets and tokens prose speaks as well)
-    r"""((?:(?:password|passwd|passphrase|secret|token)(?:\s*=|["']\s*:)|passw(?:or)?d\s*:)\s*)("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&}]+)""",
+    rf"""((?:(?:{"|".join(map(re.escape, _SECRET))})(?:\.config)?(?:\s*=|["']\s*:)|passw(?:or)?d\s*:)\s*)("""
+    r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&}]+)""",
     re.IGNORECASE,
 )
 # The password of our own database to the last @: a / in it, forgotten to be written as %2F, must not show the rest.
@@ -27,7 +30,7 @@ def masked(text: str) -> str:
 
 def is_secret(name: str) -> bool:
     """Whether an option of this name holds something that nobody may see."""
-    return any(word in name.lower() for word in ("password", "passphrase", "secret", "token", "key.pem", "oauthbearer.config", "jaas"))
+    return any(word in name.lower() for word in _SECRET)
 
 
 class _Text(logging.Formatter):

@@ -102,7 +102,7 @@ class Coordinator:
         return False
 
     def _check_schema(self) -> None:
-        with connect(self._plan.database_url, application_name="jobyard coordinator") as connection:
+        with connect(self._plan.database_url, application_name="jobyard-coordinator start") as connection:
             found, needed = check.current(connection), migrations.head()
         # A newer schema is fine: it is expanded before the code that needs it comes (two versions run side by side in a deploy).
         if found is None or found < needed:
@@ -138,7 +138,7 @@ class Coordinator:
 
     def _keep(self) -> bool:
         with connect(
-            self._plan.database_url, application_name="jobyard housekeeper", autocommit=True, timeouts=_HOUSEKEEPING
+            self._plan.database_url, application_name="jobyard-housekeeper", autocommit=True, timeouts=_HOUSEKEEPING
         ) as connection:
             kept = retention.keep(connection, retention_days=self._plan.retention_days, partition_days=self._plan.partition_days)
         if kept.made or kept.dropped:

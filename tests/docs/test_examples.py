@@ -28,7 +28,7 @@ SOURCES: Final = [
     for ending in ("*.py", "*.sql")
     for path in sorted((ROOT / folder).rglob(ending))
 ]
-_MENTIONED: Final = re.compile(r"""(?<!application_name=)["`]jobyard ([a-z]+)(?: ([a-z]+))?[^"`\n]*["`]""")
+_MENTIONED: Final = re.compile(r"""["`]jobyard ([a-z]+)(?: ([a-z]+))?[^"`\n]*["`]""")
 _INLINE: Final = re.compile(r"`jobyard ([^`]+)`")
 _SEPARATORS: Final = {"&&", "||", "|", ";", ">", "<"}
 

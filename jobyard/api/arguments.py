@@ -85,11 +85,6 @@ class Arguments:
         """The names that can be sent."""
         return frozenset(self._fields)
 
-    @property
-    def takes_any_name(self) -> bool:
-        """Whether there is a **argument."""
-        return self._rest is not None
-
     def default_of(self, name: str) -> object:
         """The default of an argument; None if it has none."""
         parameter = self.signature.parameters.get(name)

@@ -15,13 +15,17 @@ class Rules:
     trust_s: float = 3.0
     """How long a leader trusts a renewal, from before it was sent: shorter than the lease, so that a slow commit cannot stretch it."""
     renew_s: float = 1.0
+    """A lease is renewed at least this often, also when nothing is to be written."""
     elect_s: float = 0.5
     """How often the others look at a lease: a dead leader's lane is led again within 5 s."""
     unreachable_after_s: float = 5.0
+    """An agent unheard of for this long gets nothing new."""
     lost_after_s: float = 15.0
+    """An agent unheard of for this long is lost, and its jobs wait again (L10)."""
     lease_margin_s: float = 1.0
     """An agent's lease ends this much before it may be declared lost (A6)."""
     heartbeat_s: float = 1.0
+    """How often an agent says that it is there."""
     inventory_s: float = 10.0
     """How often a heartbeat carries what is held; what it lacks is sent again if it was sent longer ago than this (L12)."""
     held_after_s: float = 5.0
@@ -37,6 +41,7 @@ class Rules:
     bundle_s: float = 0.02
     """A bundle holds what its agent starts within this time (S11)."""
     bundle_max: int = 300
+    """Jobs of one bundle, at most."""
     aging_s: float = 60.0
     """A job that has waited this long is aged: it has a share of the placements, and travels in the agent's critical bucket (S3)."""
     aged_every: int = 10
@@ -46,6 +51,7 @@ class Rules:
     reserved_share: float = 0.1
     """Of the agents that know a kind this share may be reserved at a time, at least one: more costs the small jobs and gains the large ones nothing."""
     learn: int = 1000
+    """A kind's mean duration follows about this many of its last ends (S16)."""
     trust_ends: int = 20
     """A kind's mean duration is known after this many ends (S16)."""
     interruptions_max: int = 10
@@ -55,7 +61,7 @@ class Rules:
     """How old, and how far in the future, the time in an id may be (L19)."""
     max_args_bytes: int = 1_048_576
     max_result_bytes: int = 1_048_576
-    max_message_bytes: int = 4_194_304
+    """The most that arguments, and a result, may take as JSON."""
     batch_bytes: int = 1_048_576
     """Bundles and batches of reports are cut at this size."""
     tick_most: int = 5_000

@@ -18,8 +18,6 @@ _log: Final = logging.getLogger(__name__)
 
 BEGINNING: Final = -2
 """As an offset in `assign`: from the first message that there is."""
-END: Final = -1
-"""As an offset in `assign`: only what comes later. Better: the end offset, asked for by the admin client before."""
 
 _SAID_AGAIN_S: Final = 10.0
 _REFRESH_S: Final = 5.0

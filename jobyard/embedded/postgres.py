@@ -21,6 +21,10 @@ How = Literal["fast", "immediate"]
 USER = "postgres"
 DATABASE = "jobyard"
 START_S = 60.0
+MAKE_S = 120.0
+"""The longest that `initdb` may take: it writes 40 MB."""
+ASK_S = 30.0
+"""The longest that one statement may take."""
 STOP_S = 30.0
 STOP_SIGNALS: dict[How, signal.Signals] = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 CONFIG = {
@@ -96,13 +100,12 @@ class Postgres:
 
     def _ask(self, statement: str, database: str = "postgres") -> "subprocess.CompletedProcess[str]":
         where = ["-h", HOST, "-p", str(self._demand_ports()["postgres"]), "-U", USER, "-d", database]
-        return subprocess.run(  # noqa: S603  the wheel's program
-            [str(wheels.postgres() / "psql"), "-X", "-q", "-A", "-t", "-w", "-v", "ON_ERROR_STOP=1", *where, "-c", statement],
-            env=_environment() | {"PGPASSWORD": self._password(), "PGCONNECT_TIMEOUT": "10"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        argv = [str(wheels.postgres() / "psql"), "-X", "-q", "-A", "-t", "-w", "-v", "ON_ERROR_STOP=1", *where, "-c", statement]
+        env = _environment() | {"PGPASSWORD": self._password(), "PGCONNECT_TIMEOUT": "10"}
+        try:
+            return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=ASK_S)  # noqa: S603  the wheel's program
+        except subprocess.TimeoutExpired:
+            return subprocess.CompletedProcess(argv, 1, "", f"no answer within {ASK_S:.0f} s")
 
     def _make(self, programs: Path, account: Account | None) -> None:
         """Makes the data beside its place and moves it there when it is whole."""
@@ -201,12 +204,17 @@ def _run(argv: list[str], account: Account | None, folder: Path) -> "subprocess.
             capture_output=True,
             text=True,
             check=False,
+            timeout=MAKE_S,
             env=_environment(),
             cwd=folder,
             user=None if account is None else account.uid,
             group=None if account is None else account.gid,
             extra_groups=None if account is None else [],
         )
+    except subprocess.TimeoutExpired as error:
+        raise ServiceUnavailable(
+            f"{argv[0]} did not end within {MAKE_S:.0f} s: see whether the machine or its disk is overloaded, then try again"
+        ) from error
     except PermissionError as error:
         if error.filename is None and account is not None:
             raise ConfigurationError(

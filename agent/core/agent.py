@@ -284,10 +284,9 @@ class Agent:
 
     def _cancel(self, held: Held, now: float, at: float) -> None:
         held.cancelled = True
-        if held.state < AWAITING:
-            self._cancelled(held, at)
-        elif held.state == AWAITING:
-            self._starting.free(held, now)
+        if held.state <= AWAITING:
+            if held.state == AWAITING:
+                self._starting.free(held, now)
             self._cancelled(held, at)
         else:
             self._actions.append(Stop(held, "cancelled"))
@@ -390,8 +389,7 @@ class Agent:
                     actions.append(Say(self._who.life.id, Goodbye()))
             case "left":
                 if leaving.replaced:
-                    reason = f"another process has taken the name {self._who.name!r}; give each agent its own"
-                    actions.append(Leave(1, reason))
+                    actions.append(Leave(1, f"another process has taken the name {self._who.name!r}; give each agent its own"))
                 else:
                     actions.append(Leave(0, "goodbye was acknowledged"))
             case "late":

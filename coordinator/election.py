@@ -48,13 +48,13 @@ class Election:
         try:
             lanes = [lane for lane in self._lanes.all() if not self._wanted or lane in self._wanted]
             self._tell_missing(lanes)
-            if lanes and all(lane in self._leaders for lane in lanes):
-                return self._rules.elect_s * _QUIET_TIMES
-            for lane in self._lanes.free():
+            quiet = bool(lanes) and all(lane in self._leaders for lane in lanes)
+            for lane in [] if quiet else self._lanes.free():
                 if lane in lanes and lane not in self._leaders:
                     leader = self._leaders[lane] = self._make_leader(lane)
                     leader.start()
             self._failing = False
+            return self._rules.elect_s * (_QUIET_TIMES if quiet else 1)
         except JobyardError as error:
             if not self._failing:
                 _log.warning("cannot look at the leases: %s", error)

@@ -86,6 +86,45 @@ def test_a_database_that_is_away_is_asked_again() -> None:
     electing.end()
 
 
+def test_each_time_that_the_database_is_away_is_told_once_also_while_all_lanes_are_led(caplog: pytest.LogCaptureFixture) -> None:
+    lanes = FakeLanes("one")
+    stop = _StopAfter(lanes, silent=[False, False, True, True, False, True])
+    Election(lanes, (), lambda _: _Led(), RULES).run(stop)
+    assert [line for line in caplog.messages if "cannot look at the leases" in line] == [
+        "cannot look at the leases: the database is away"
+    ] * 2
+
+
+class _StopAfter(threading.Event):
+    """Waits for nothing: before each look it sets whether the database answers, and after the last it stops."""
+
+    def __init__(self, lanes: FakeLanes, silent: list[bool]) -> None:
+        super().__init__()
+        self._lanes, self._silent = lanes, silent
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if not self._silent:
+            return True
+        self._lanes.silent = self._silent.pop(0)
+        return False
+
+
+class _Led(Leader):
+    """Leads, and does nothing else."""
+
+    lane = "one"
+
+    def __init__(self) -> None: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def join(self, timeout_s: float) -> bool:
+        return True
+
+    @property
+    def alive(self) -> bool:
+        return True
+
+
 @pytest.mark.parametrize("error", [ServiceUnavailable("away"), KeyError("a bug")])
 def test_the_housekeeper_survives_what_it_meets(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobyard.coordinator.housekeeper._AGAIN_S", 0.01)

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence, Set
 from contextlib import nullcontext
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Self
@@ -135,12 +135,12 @@ class _Ready:
     """Whether all agents have joined since it was made: asked often, and answered for good by the first yes. In a session of its own."""
 
     def __init__(self, database: str, agents: Set[str]) -> None:
+        from jobyard.master_db import audit
         from jobyard.master_db.connection import connect
 
         self._agents = agents
         self._connection = connect(database, application_name="jobyard-dev", autocommit=True)
-        with self._connection.execute("select now() - %s", [timedelta(seconds=CLOCKS_APART_S)]) as answer:
-            self._since: datetime = next(iter(answer))[0]
+        self._since = audit.server_now(self._connection) - timedelta(seconds=CLOCKS_APART_S)
 
     def __enter__(self) -> Self:
         return self

@@ -163,6 +163,12 @@ class _Leading(_Shared):
     unreachable_after_s: Seconds = Field(
         default=RULES.unreachable_after_s, description="an agent unheard of for this long gets nothing new"
     )
+    aging_s: Seconds = Field(
+        default=RULES.aging_s, description="a job that has waited this long has a share of the placements, whatever its priority"
+    )
+    reserve_after_s: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = Field(
+        default=RULES.reserve_after_s, description="smaller jobs may pass a waiting large one for this long; 0: not at all"
+    )
     max_args_bytes: Bytes = Field(default=RULES.max_args_bytes, description="the most that a job's arguments may take as JSON")
     max_result_bytes: Bytes = Field(default=RULES.max_result_bytes, description="the most that a result may take as JSON")
     retention_days: int = Field(
@@ -185,6 +191,8 @@ class _Leading(_Shared):
         return Rules(
             lost_after_s=self.lost_after_s,
             unreachable_after_s=self.unreachable_after_s,
+            aging_s=self.aging_s,
+            reserve_after_s=self.reserve_after_s,
             max_args_bytes=self.max_args_bytes,
             max_result_bytes=self.max_result_bytes,
         )

@@ -175,6 +175,12 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None = None
 
 
+class ServerNow(msgspec.Struct, frozen=True):
+    """What the clock of the database says."""
+
+    at: datetime
+
+
 _JOB = Query("job_by_id", JobStatus)
 _FIND = Query("find_jobs", JobStatus)
 _HISTORY = Query("attempt_history", Attempt)
@@ -184,6 +190,7 @@ _STUCK = Query("stuck_jobs", StuckJob)
 _LANES = Query("lane_summaries", LaneSummary)
 _AGENTS = Query("agent_loads", AgentLoad)
 _ERRORS = Query("error_counts", ErrorCount)
+_NOW = Query("server_now", ServerNow)
 
 
 def job_status(connection: Connection, job_id: str) -> JobStatus | None:
@@ -237,6 +244,12 @@ def agent_load(connection: Connection) -> list[AgentLoad]:
     """All live agents, by lane and name."""
     with errors(AUDITOR):
         return _AGENTS.all(connection)
+
+
+def server_now(connection: Connection) -> datetime:
+    """What the clock of the database says: all moments in the views are its."""
+    with errors(AUDITOR):
+        return _NOW.one(connection).at
 
 
 def error_counts(

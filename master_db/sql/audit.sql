@@ -31,6 +31,9 @@ select lane, led, leader, epoch, paused, pending, scheduled, retrying, blocked, 
 -- name: agent_loads() -> AgentLoad
 select agent, host, lane, state, capacity, size_running, size_placed, slots, running, placed, kinds, last_heard_at, started_at from jobyard.agent_load order by lane, agent;
 
+-- name: server_now() -> ServerNow
+select now() as at;
+
 -- name: error_counts(kind, lane, since, until) -> ErrorCount
 select kind, coalesce(error_type, outcome::text) as error_type, count(*) as attempts, count(*) filter (where is_final) as jobs, max(finished_at) as last_at,
   (array_agg(error_message order by finished_at desc))[1] as last_message

@@ -62,7 +62,7 @@ class _Place(msgspec.Struct, eq=False):
 
 
 class Reader:
-    """Its own thread; `assign` and `stop` may be called from others. `give_up` is told, in its thread, when it may not read: it has ended then."""
+    """Its own thread; `assign`, `renew` and `stop` may be called from others. `give_up` is told, in its thread, when it may not read: it has ended then."""
 
     def __init__(
         self,
@@ -87,6 +87,7 @@ class Reader:
         self._seldom = Seldom(_log)
         self._give_up = give_up
         self._denied_at: float | None = None
+        self._stale = False
 
     def find_control(self) -> None:
         """Ask where control ends now: before the first hello, so that no answer to it is missed (A10). ServiceUnavailable."""
@@ -99,12 +100,17 @@ class Reader:
         with self._lock:
             self._wanted = buckets
 
+    def renew(self) -> None:
+        """Go on with another consumer soon."""
+        _log.warning("the leader has not been heard for long: reading on with a new consumer")
+        self._stale = True
+
     def stop(self) -> None:
         """Let `run` return."""
         self._stopping.set()
 
     def run(self) -> None:
-        """Read until `stop`. A consumer that fails is replaced by another that goes on at the same places."""
+        """Read until `stop`. A consumer that fails, or knows a topic that is no more, is replaced by another that goes on at the same places."""
         while not self._stopping.is_set():
             consumer: Reading | None = None
             try:
@@ -132,9 +138,12 @@ class Reader:
         return now - self._denied_at >= _DENIED_S
 
     def _read(self, consumer: Reading) -> None:
+        self._stale = False
         look_at = time.monotonic() + self._every_s
         while not self._stopping.is_set():
             self._reassign(consumer)
+            if self._stale:
+                return
             control: list[ControlMessage] = []
             bundles: list[BundleMessage] = []
             try:
@@ -149,7 +158,7 @@ class Reader:
                     self._inbox.read(control, bundles)
             if time.monotonic() >= look_at:
                 self._denied_at = None  # it has been read since
-                self._look(consumer)
+                self._look()
                 look_at = time.monotonic() + self._every_s
 
     def _decode(self, message: Message, control: list[ControlMessage], bundles: list[BundleMessage]) -> None:
@@ -198,17 +207,20 @@ class Reader:
                 self._places[key] = _Place(bucket.topic_id, bucket.start_offset)
                 added.append((*key, bucket.start_offset))
             elif place.topic_id != bucket.topic_id:
-                self._made_anew(consumer, key, place, bucket.topic_id)
-        consumer.add(added)
+                self._made_anew(key, place, bucket.topic_id)
+        if not self._stale:
+            consumer.add(added)
 
-    def _made_anew(self, consumer: Reading, key: tuple[str, int], place: _Place, topic_id: str | None) -> None:
-        """The topic has another id than the one read so far: from the beginning (A1)."""
+    def _made_anew(self, key: tuple[str, int], place: _Place, topic_id: str | None) -> None:
+        """The topic has another id than the one read so far: from the beginning (A1), and by a new consumer.
+
+        One that has read the old topic keeps what it knew of that: now and then it reads nothing of the new one, without a word.
+        """
         _log.warning("topic %s was made anew: reading it from the beginning", key[0])
-        place.topic_id, place.next, place.skip, place.unsure = topic_id, 0, place.unsure, {}
-        consumer.remove([key])
-        consumer.add([(*key, BEGINNING)])
+        place.topic_id, place.next, place.skip, place.unsure = topic_id, BEGINNING, place.unsure, {}
+        self._stale = True
 
-    def _look(self, consumer: Reading) -> None:
+    def _look(self) -> None:
         """Ask for the topics' ids: the client library goes on at the old offset in a topic made anew, without a word."""
         try:
             ids = self._admin.topic_ids([self._control, self._buckets])
@@ -220,7 +232,7 @@ class Reader:
             if found is None:
                 continue
             if found != place.topic_id:
-                self._made_anew(consumer, key, place, found)
+                self._made_anew(key, place, found)
             else:
                 place.unsure.clear()
 
@@ -232,7 +244,7 @@ class Reader:
             return
         found = self._admin.topic_ids([topic])[topic]
         if found != place.topic_id:
-            self._made_anew(consumer, key, place, found)
+            self._made_anew(key, place, found)
             return
         begin = self._admin.begin_offsets(topic, [partition])[partition]
         end = self._admin.end_offsets(topic, [partition])[partition]

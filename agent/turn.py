@@ -7,7 +7,7 @@ backtracks for 20 s, a huge `json.loads`). After `lost_after` of that, 15 s, the
 
 from typing import Protocol
 
-from jobyard.agent.core.actions import Assign, Leave, Say, Start, Stop
+from jobyard.agent.core.actions import Assign, Leave, Reread, Say, Start, Stop
 from jobyard.agent.core.agent import Agent
 from jobyard.agent.executors.executor import Clock, Executor
 from jobyard.agent.inbox import Inbox, Taken
@@ -21,6 +21,7 @@ class Assigning(Protocol):
     """Who reads the buckets."""
 
     def assign(self, buckets: list[Bucket]) -> None: ...
+    def renew(self) -> None: ...
 
 
 class Turn:
@@ -98,6 +99,8 @@ class Turn:
                 self._executor.stop(action.held, action.why)
             elif isinstance(action, Assign):
                 self._reader.assign(action.buckets)
+            elif isinstance(action, Reread):
+                self._reader.renew()
             elif isinstance(action, Leave):
                 left = action
         self._say(says, now)

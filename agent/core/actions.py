@@ -42,6 +42,11 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True)
+class Reread:
+    """Read on by a new consumer: for long nothing has come that must have been sent, if anybody leads."""
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """End the process with this exit code: 0 after an acknowledged goodbye, 1 replaced, 5 time ran out."""
 
@@ -57,4 +62,4 @@ class Note:
     facts: dict[str, object] = field(default_factory=dict[str, object])
 
 
-Action: TypeAlias = Start | Stop | Say | Assign | Leave | Note
+Action: TypeAlias = Start | Stop | Say | Assign | Reread | Leave | Note

@@ -6,7 +6,7 @@ wall clock, an instant. The order of the calls of a turn: what came in (`hear_â€
 
 from collections.abc import Callable, Iterable
 
-from jobyard.agent.core.actions import Action, Assign, Leave, Note, Say, Start, Stop
+from jobyard.agent.core.actions import Action, Assign, Leave, Note, Reread, Say, Start, Stop
 from jobyard.agent.core.backlog import Backlog
 from jobyard.agent.core.ends import Ends
 from jobyard.agent.core.fences import Fences, Known
@@ -52,6 +52,7 @@ class Agent:
         self._pulse = Pulse(kinds, host, self.slots, rules)
         self._leaving: Leaving | None = None
         self._draining = False
+        self._stops = False
         self._suspended = False
         self._actions: list[Action] = []
 
@@ -100,7 +101,7 @@ class Agent:
             case Cancel():
                 self._cancel_asked(message, now, at)
             case Drain():
-                self._drain(True)
+                self._drain(True, message.stop)
             case Resume():
                 self._drain(False)
             case Fenced():
@@ -180,6 +181,8 @@ class Agent:
         starts: list[Held] = []
         for held in self._starting.acknowledged(starts, now):
             self._release(held, "not started in time")
+        if self._stops and not self._leaving and not len(self._running):
+            self.terminate(now, 0.0)
         if not self._leaving:
             for held in self._backlog.overdue(now):
                 self._release(held, "not started in time")
@@ -297,7 +300,8 @@ class Agent:
         held.end = End(held.job.id, held.attempt, Outcome.CANCELLED, None, at)
         self._ends.ended(held.life.id, held.fence, held.end)
 
-    def _drain(self, draining: bool) -> None:
+    def _drain(self, draining: bool, stop: bool = False) -> None:
+        self._stops = draining and (stop or self._stops)
         if draining and not self._draining:
             self._pulse.hasten()
             for held in list(self._backlog.all()):
@@ -364,6 +368,10 @@ class Agent:
         if suspended != self._suspended:
             self._suspended = suspended
             actions.append(Note("suspended" if suspended else "unsuspended"))
+            if not suspended:
+                self._pulse.hasten()  # a suspended one gets no work
+        if not self._leaving and self._pulse.unheard(life, now):
+            actions.append(Reread())
         if self._silent or not self._pulse.due(now):
             return
         if life.welcomed:

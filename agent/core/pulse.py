@@ -18,6 +18,7 @@ class Pulse:
         self._last = float("-inf")
         self._inventory_at = float("inf")
         self._on_its_way: tuple[str, float] | None = None
+        self._unheard_since = float("inf")
 
     def begin(self) -> None:
         """A new incarnation: hello is due now, whatever is on its way from the old one."""
@@ -34,6 +35,16 @@ class Pulse:
         """What it says has changed: the next one is due now, whatever is on its way."""
         self._last = float("-inf")
         self._on_its_way = None
+
+    def unheard(self, life: Life, now: float) -> bool:
+        """Whether no answer has come for another `lost_after_s`. Then nobody leads, or it is not read: a consumer that stalls is silent."""
+        if life.lease.holds(now):
+            self._unheard_since = now
+            return False
+        if now - self._unheard_since < (life.lost_after_s or self._rules.lost_after_s):
+            return False
+        self._unheard_since = now
+        return True
 
     def due(self, now: float) -> bool:
         """Whether the next one is to be said."""

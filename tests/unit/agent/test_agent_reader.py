@@ -198,8 +198,22 @@ def test_A1_a_topic_made_anew_is_noticed_by_its_id_and_read_from_the_beginning()
     with reading(log, ids_every_s=0.05) as (_, inbox):
         log.made_anew(CONTROL, "c2")
         log.write(CONTROL, 0, drain(7), drain(8))
+        # by a new consumer: the old one may keep what it knew of the old topic, and read nothing
+        log.until(lambda: log.opened == 2)
         # the first offset in the new topic was never read in the old one
         assert 7 in [message.epoch for message in take(inbox, lambda taken: len(taken.control) >= 2).control]
+
+
+def test_a_reader_that_is_told_to_renews_its_consumer_and_misses_nothing() -> None:
+    log = Log()
+    log.write(BUCKETS, 3, bundle(1))
+    with reading(log) as (reader, inbox):
+        reader.assign([Bucket(2, 3, "b1", 0)])
+        assert fences(inbox, 1) == [1]
+        reader.renew()
+        log.until(lambda: log.opened == 2)
+        log.write(BUCKETS, 3, bundle(2))
+        assert fences(inbox, 1) == [2]
 
 
 def test_A1_nothing_of_a_new_topic_is_skipped_for_what_was_read_in_the_old_one() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import TypeVar
 
-from jobyard.agent.core.actions import Action, Assign, Leave, Note, Say, Start, Stop
+from jobyard.agent.core.actions import Action, Assign, Leave, Note, Reread, Say, Start, Stop
 from jobyard.agent.core.agent import Agent
 from jobyard.agent.core.held import Held
 from jobyard.contracts.bundle import BundleMessage
@@ -49,6 +49,7 @@ class World:
         self.stops: list[Stop] = []
         self.assigned: list[list[Bucket]] = []
         self.notes: list[str] = []
+        self.rereads = 0
         self.left: Leave | None = None
 
     @property
@@ -84,6 +85,8 @@ class World:
                     said.append(action.report)
                 case Assign():
                     self.assigned.append(action.buckets)
+                case Reread():
+                    self.rereads += 1
                 case Leave():
                     self.left = action
                 case Note():

@@ -87,6 +87,7 @@ SILENT: Final[frozenset[type[object]]] = frozenset(
         events.CancelSent,
         events.Resent,
         events.DrainSent,
+        events.Learned,
         events.NotHere,
     }
 )

@@ -28,6 +28,7 @@ GIVE_BUCKETS = Statement("give_buckets")
 FREE_BUCKETS = Statement("free_buckets")
 ANSWER_COMMAND = Statement("answer_command")
 DENY_COMMAND = Statement("deny_command")
+LEARN_DURATIONS = Statement("learn_durations")
 
 _JUST_AFTER: Final = 0.000_001
 """A retry by hand voids what became final before it: two of these of one job in one tick need an order."""
@@ -264,6 +265,17 @@ class Journal:
         values: dict[str, object] = {"command_id": event.command_id, "lane_id": self._lane_id, "answer": NO_SUCH_JOB}
         self._calls.append((DENY_COMMAND, values))
 
+    def learned(self, event: e.Learned) -> None:
+        means = event.means
+        columns: dict[str, object] = {
+            "lane_id": self._lane_id,
+            "kind_ids": [self._kinds.ids[one.kind] for one in means],
+            "classes": [one.size_class for one in means],
+            "ends": [one.ends for one in means],
+            "means": [one.mean_s for one in means],
+        }
+        self._calls.append((LEARN_DURATIONS, columns))
+
 
 # An event's type and the writer that takes it belong together; no type of the language can say that of a whole table.
 Writer: TypeAlias = Callable[[Journal, Any], None]
@@ -289,6 +301,7 @@ WRITERS: Final[dict[type[Any], Writer | None]] = {
     e.BucketsMoved: Journal.buckets_moved,
     e.Answered: Journal.answered,
     e.NotHere: Journal.not_here,
+    e.Learned: Journal.learned,
     # Counted or sent only: nothing is written.
     e.Accepted: None,
     e.BucketsWanted: None,

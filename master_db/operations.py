@@ -5,7 +5,7 @@ connection is in autocommit, as it must be for waiting.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -31,6 +31,14 @@ class Added(NamedTuple):
 class Number(NamedTuple):
     """The number of a command, by which its answer is asked for."""
 
+    number: int
+
+
+class Told(NamedTuple):
+    """An agent of which something was asked, and the number of the command that tells its lane's leader."""
+
+    agent: str
+    lane: str
     number: int
 
 
@@ -63,6 +71,13 @@ _CANCEL = Query("cancel", Number)
 _RETRY = Query("retry", Number)
 _RESCHEDULE = Query("reschedule", Number)
 _OPERATE = Query("operate", Number)
+_EXPLAIN = Query("explain", Number)
+_PAUSE_LANE = Query("pause_lane", Number)
+_RESUME_LANE = Query("resume_lane", Number)
+_PAUSE_KIND = Query("pause_kind", Number)
+_RESUME_KIND = Query("resume_kind", Number)
+_DRAIN_AGENTS = Query("drain_agents", Told)
+_RESUME_AGENTS = Query("resume_agents", Told)
 _ANSWER = Query("command_answer", Answer)
 _AGENTS_EVER = Query("agents_ever", AgentRow)
 
@@ -119,6 +134,36 @@ def reschedule(connection: Connection, job_id: str, run_at: datetime | None = No
     """Ask for another time or priority of a waiting job; returns the command's number."""
     with errors(CLIENT):
         return _RESCHEDULE.one(connection, job=job_id, run_at=run_at, priority=priority).number
+
+
+def explain(connection: Connection, job_id: str) -> int:
+    """Ask the leader why a job is where it is; returns the command's number. The answer is JSON (contracts/explanation.py)."""
+    with errors(CLIENT):
+        return _EXPLAIN.one(connection, job=job_id).number
+
+
+def pause_lane(connection: Connection, lane: str, *, paused: bool) -> int:
+    """Place nothing of the lane any more, or again; returns the number of the command that tells its leader. Raises InvalidJob for an unknown lane."""
+    with errors(OPERATOR):
+        return (_PAUSE_LANE if paused else _RESUME_LANE).one(connection, lane=lane).number
+
+
+def pause_kind(connection: Connection, kind: str, *, paused: bool) -> list[int]:
+    """The same for a kind; one command for each lane, in their order. Raises InvalidJob for an unknown kind."""
+    with errors(OPERATOR):
+        return [row.number for row in (_PAUSE_KIND if paused else _RESUME_KIND).all(connection, kind=kind)]
+
+
+def drain_agents(connection: Connection, names: Sequence[str], host: str | None, *, stop: bool) -> list[Told]:
+    """Let agents of these names, or of this host, take nothing new; with `stop` they end when nothing runs there. Those that are there."""
+    with errors(OPERATOR):
+        return _DRAIN_AGENTS.all(connection, names=list(names) or None, host=host, stop=stop)
+
+
+def resume_agents(connection: Connection, names: Sequence[str], host: str | None) -> list[Told]:
+    """Let them take work again. Those that are there."""
+    with errors(OPERATOR):
+        return _RESUME_AGENTS.all(connection, names=list(names) or None, host=host)
 
 
 def operate(connection: Connection, lane: str, verb: str, args: dict[str, object] | None = None) -> int:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from jobyard.contracts.control import Bucket
-from jobyard.coordinator.core.events import AgentState
+from jobyard.coordinator.core.events import AgentState, DrainAsked, Mean
 from jobyard.coordinator.core.places import Bundle
 from jobyard.coordinator.core.snapshot import AgentRow, BacklogRow, Snapshot
 from jobyard.master_db.answers import Look
@@ -84,6 +84,7 @@ class AgentsRow(NamedTuple):
     versions: list[int]
     state: AgentState
     lost_after_s: float
+    drain: DrainAsked | None
     ended: bool
 
 
@@ -95,6 +96,21 @@ class BucketRow(NamedTuple):
     part: int
     topic_id: str
     start_offset: int
+
+
+class LanePaused(NamedTuple):
+    """Whether the lane is."""
+
+    paused: bool
+
+
+class DurationRow(NamedTuple):
+    """How long jobs of a kind and size class take, in seconds."""
+
+    kind_id: int
+    size_class: int
+    ends: int
+    mean_s: float
 
 
 class Backlog(NamedTuple):
@@ -114,6 +130,8 @@ RUNNING_OF_LANE = Query("running_of_lane", RunningRow)
 AGENTS_OF_LANE = Query("agents_of_lane", AgentsRow)
 BUCKETS_OF_LANE = Query("buckets_of_lane", BucketRow)
 BACKLOG = Query("backlog", Backlog)
+LANE_PAUSED = Query("lane_paused", LanePaused)
+DURATIONS_OF_LANE = Query("durations_of_lane", DurationRow)
 
 
 class Loaded(NamedTuple):
@@ -137,6 +155,8 @@ def load(connection: Connection, lane_id: int, epoch: int, kinds: KindNumbers) -
         running = RUNNING_OF_LANE.cursor(connection, lane_id=lane_id)
         backlog = BACKLOG.cursor(connection, lane_id=lane_id)
         held = ANY_HELD.cursor(connection, lane_id=lane_id)
+        paused = LANE_PAUSED.cursor(connection, lane_id=lane_id)
+        durations = DURATIONS_OF_LANE.cursor(connection, lane_id=lane_id)
     lease = leases.fetchone()
     if lease is None:
         connection.execute(b"rollback")
@@ -152,6 +172,8 @@ def load(connection: Connection, lane_id: int, epoch: int, kinds: KindNumbers) -
         kinds=dict(kinds.kinds),
         backlog=[BacklogRow(row.priority, kinds.names[row.kind_id], row.run_at) for row in backlog.fetchall()],
         held=any(row.any for row in held.fetchall()),
+        paused=(any(row.paused for row in paused.fetchall()), frozenset(kinds.paused)),
+        durations=[Mean(kinds.names[row.kind_id], row.size_class, row.ends, row.mean_s) for row in durations.fetchall()],
     )
     connection.execute(b"commit")
     kinds.told()  # the snapshot has told them all
@@ -171,6 +193,7 @@ def _agent(row: AgentsRow, owned: dict[int, list[Bucket]], kinds: KindNumbers) -
         lost_after_s=row.lost_after_s,
         buckets=owned.get(row.agent_id, []),
         ended=row.ended,
+        drain=row.drain,
     )
 
 

@@ -121,7 +121,7 @@ class Choice:
             found = _better_of(found, self._open_to(strand, pools, size, now), packs)
         if found is not None:
             entry, after, with_room = found
-            return Chosen(entry[2], "packed" if packs else "free", with_room, entry[0], after)
+            return Chosen(entry[2], "packed" if packs else "free", with_room, entry[2].load, after)
         if short:
             found = self._ahead(pools, strand, size)
             if found is not None:

@@ -66,8 +66,11 @@ class Dispatch:
             agent = self._fleet.current(event.incarnation)
             if agent is None:
                 return None
-            kind = Drain if event.drain else Resume
-            return _control(kind(v=VERSION, epoch=self._epoch, agent=agent.name, incarnation=agent.incarnation))
+            if event.drain is None:
+                return _control(Resume(v=VERSION, epoch=self._epoch, agent=agent.name, incarnation=agent.incarnation))
+            return _control(
+                Drain(v=VERSION, epoch=self._epoch, agent=agent.name, incarnation=agent.incarnation, stop=event.drain == "stop")
+            )
         return None
 
     def _welcome(self, incarnation: str) -> Outgoing | None:
@@ -83,7 +86,7 @@ class Dispatch:
                 stamp=agent.stamp,
                 buckets=agent.buckets,
                 lost_after_s=agent.lost_after_s,
-                draining=agent.state == "draining",
+                draining=agent.drain is not None,
             )
         )
 

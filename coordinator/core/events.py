@@ -15,6 +15,8 @@ from jobyard.coordinator.core.batch import BadMessage
 from jobyard.coordinator.core.places import Bundle, Waiting
 
 AgentState = Literal["active", "draining", "unreachable", "lost", "replaced", "gone"]
+DrainAsked: TypeAlias = Literal["drain", "stop"]
+"""What operators asked of an agent: to take nothing new; and also to end when nothing runs there any more."""
 
 
 @dataclass(slots=True)
@@ -257,10 +259,27 @@ class Resent:
 
 @dataclass(slots=True)
 class DrainSent:
-    """Drain (or resume) is sent to an agent whose heartbeat disagrees. Not written."""
+    """Drain (or resume) is sent to an agent, and again while its heartbeat disagrees. Not written: the row was changed by whoever asked."""
 
     incarnation: str
-    drain: bool
+    drain: DrainAsked | None
+
+
+@dataclass(slots=True)
+class Mean:
+    """How long jobs of a kind and size class take (S16): the mean in seconds, and of how many ends."""
+
+    kind: str
+    size_class: int
+    ends: int
+    mean_s: float
+
+
+@dataclass(slots=True)
+class Learned:
+    """Means that have changed since they were last written, every few seconds."""
+
+    means: list[Mean]
 
 
 @dataclass(slots=True)
@@ -306,6 +325,7 @@ Event: TypeAlias = (
     | CancelSent
     | Resent
     | DrainSent
+    | Learned
     | Answered
     | NotHere
 )

@@ -11,6 +11,7 @@ from jobyard.coordinator.core.books.bundles import Bundles
 from jobyard.coordinator.core.books.durations import Durations
 from jobyard.coordinator.core.books.fleet import Fleet
 from jobyard.coordinator.core.books.kinds import Kinds
+from jobyard.coordinator.core.books.pauses import Pauses
 from jobyard.coordinator.core.books.pools import Pools
 from jobyard.coordinator.core.books.quarantine import Quarantine
 from jobyard.coordinator.core.books.reservations import Reservations
@@ -25,6 +26,7 @@ from jobyard.coordinator.core.questions import Answers, Questions
 from jobyard.coordinator.core.snapshot import AgentRow, Snapshot
 from jobyard.coordinator.core.steps.admission import Admission
 from jobyard.coordinator.core.steps.commands import Commands
+from jobyard.coordinator.core.steps.explanations import Explanations
 from jobyard.coordinator.core.steps.membership import Membership, fenced_reason
 from jobyard.coordinator.core.steps.outcomes import Outcomes
 from jobyard.coordinator.core.steps.placement import Placement
@@ -45,7 +47,7 @@ class Lane:
         self._events: list[Event] = []
 
         self._kinds = Kinds(snapshot.kinds)
-        self._durations = Durations(rules)
+        self._durations = Durations(rules, snapshot.durations)
         self._backlogs = Backlogs(rules)
         self._waiting = WaitingJobs(self._backlogs, self._durations)
         self._fleet = Fleet(Pools(rules.window_s), bucket_topic_id)
@@ -61,7 +63,9 @@ class Lane:
         reservations = Reservations(self._fleet.pools, rules.reserved_share, rules.aging_s)
         share = AgedShare(self._waiting, rules.aging_s, rules.aged_every)
         choice = Choice(rules, self._fleet.pools, reservations, self._durations)
-        self._placement = Placement(rules, self._waiting, self._fleet, self._bundles, reservations, share, choice)
+        pauses = Pauses(*snapshot.paused)
+        self._placement = Placement(rules, self._waiting, self._fleet, self._bundles, reservations, share, choice, pauses)
+        self._explanations = Explanations(self._waiting, self._bundles, self._fleet, self._durations, reservations, share, pauses)
         self._dispatch = Dispatch(epoch, self._bundles, self._fleet)
         for row in snapshot.backlog:
             self._backlogs.of(row.priority, row.kind).next_at = row.next_at
@@ -133,8 +137,10 @@ class Lane:
         events, self._events = self._events, []
         for step in (self._outcomes, self._membership, self._commands, self._admission, self._readahead, self._placement):
             step.decide(batch, answers, events, now)  # late reports, who joined, commands, the new, the due, the pass
+        self._explanations.decide(batch, answers, events, now)
         self._quarantine.settle(events, now)
         self._bundles.settle(events)
+        self._durations.settle(events, now)
         self._waiting.settle(events)  # who needs a pending row, whose row goes: set operations
         return events
 
@@ -196,7 +202,17 @@ class Lane:
     def _load_agents(self, rows: list[AgentRow], rules: Rules, now: Instant) -> None:
         for row in rows:
             agent = Agent(
-                row.agent_id, row.name, row.incarnation, row.host, row.capacity, row.slots, row.kinds, row.lost_after_s, now, row.state
+                row.agent_id,
+                row.name,
+                row.incarnation,
+                row.host,
+                row.capacity,
+                row.slots,
+                row.kinds,
+                row.lost_after_s,
+                now,
+                row.state,
+                row.drain,
             )  # T4: heard now; not met before it is heard from (L6)
             agent.buckets = sorted(row.buckets, key=lambda bucket: bucket.priority)
             if row.ended:

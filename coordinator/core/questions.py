@@ -68,7 +68,7 @@ class Fresh:
     run_at: Instant
 
 
-Verb = Literal["cancel", "retry", "reschedule", "sync"]
+Verb = Literal["cancel", "retry", "reschedule", "sync", "explain", "pause", "resume", "drain", "stop", "undrain"]
 
 
 @dataclass(slots=True)
@@ -132,8 +132,9 @@ class Questions:
 class Answers:
     """`jobs`: those that the insert showed to be new, with jobs of held_intake that went in by now. The other new ones were duplicates (`duplicates` of
     them), or are held (`held`), or were found wrong when their kind was known (`problems`). `refused`: ids that were new.
-    `kinds`: those met for the first time, or all if asked. `agents`: incarnation → number. `held_left`: whether held_intake holds jobs of this lane.
-    `commands`: all that are unanswered, oldest first. `settled`: every transaction that was open when the leader went to sleep has ended (L25).
+    `kinds`: those met for the first time, or all if asked. `paused`: then also whether the lane is, and which kinds are; None: as before.
+    `agents`: incarnation → number. `held_left`: whether held_intake holds jobs of this lane. `commands`: all that are unanswered, oldest first.
+    `settled`: every transaction that was open when the leader went to sleep has ended (L25).
     """
 
     jobs: list[Job] = field(default_factory=list[Job])
@@ -143,6 +144,7 @@ class Answers:
     problems: list[RefusedJob] = field(default_factory=list[RefusedJob])
     refused: set[str] = field(default_factory=set[str])
     kinds: dict[str, Kind] = field(default_factory=dict[str, Kind])
+    paused: tuple[bool, frozenset[str]] | None = None
     agents: dict[str, int] = field(default_factory=dict[str, int])
     due: list[DueAnswer] = field(default_factory=list[DueAnswer])
     fresh: list[Fresh] = field(default_factory=list[Fresh])

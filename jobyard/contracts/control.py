@@ -53,7 +53,9 @@ class Cancel(_Control, tag="cancel"):
 
 
 class Drain(_Control, tag="drain"):
-    """Take nothing new; repeated while a heartbeat disagrees."""
+    """Take nothing new; repeated while a heartbeat disagrees. `stop`: end when nothing runs any more."""
+
+    stop: bool = False
 
 
 class Resume(_Control, tag="resume"):

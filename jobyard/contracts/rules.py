@@ -54,6 +54,8 @@ class Rules:
     """A kind's mean duration follows about this many of its last ends (S16)."""
     trust_ends: int = 20
     """A kind's mean duration is known after this many ends (S16)."""
+    learned_every_s: float = 5.0
+    """How often means that have changed are written: what a new leader has not learned is at most this old."""
     interruptions_max: int = 10
     """Interruptions of one job that use up no attempt; further ones do."""
     id_max_age_s: float = 7 * 86_400.0

@@ -71,6 +71,8 @@ class MemoryLaneStore:
             kinds=dict(t.kinds),
             backlog=[BacklogRow(priority, kind, at) for (priority, kind), at in sorted(backlog.items())],
             held=bool(t.held),
+            paused=(t.paused, frozenset(t.paused_kinds)),
+            durations=[copy.copy(mean) for _, mean in sorted(t.means.items())],
         )
 
     def ask(self, questions: Questions) -> Answers:
@@ -109,6 +111,7 @@ class MemoryLaneStore:
                 answers.agents[new.incarnation] = number
         if questions.kinds:
             answers.kinds.update(self._t.kinds)
+            answers.paused = (self._t.paused, frozenset(self._t.paused_kinds))
         for due in questions.due:
             answers.due.append(self._due(due))
         if questions.look:
@@ -323,6 +326,8 @@ class MemoryLaneStore:
                 t.buckets = {part: owned for part, owned in t.buckets.items() if owned[0] != event.agent_id}
             case e.Answered():
                 t.commands[event.command_id].answer = (event.code, event.answer)
+            case e.Learned():
+                t.means.update({(mean.kind, mean.size_class): mean for mean in event.means})
             case e.NotHere():
                 t.commands[event.command_id].not_here = True
                 t.commands[event.command_id].answer = ("JY007", "there is no such job")

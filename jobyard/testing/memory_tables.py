@@ -85,6 +85,9 @@ class MemoryLane:
     fence: int = 0
     offsets: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     kinds: dict[str, Kind] = field(default_factory=dict[str, Kind])
+    paused: bool = False
+    paused_kinds: set[str] = field(default_factory=set[str])
+    means: dict[tuple[str, int], e.Mean] = field(default_factory=dict[tuple[str, int], e.Mean])
     jobs: dict[str, Job] = field(default_factory=dict[str, Job])
     pending: dict[str, PendingRow] = field(default_factory=dict[str, PendingRow])
     bundles: dict[int, BundleRow] = field(default_factory=dict[int, BundleRow])

@@ -1,6 +1,9 @@
 -- name: find_lane(lane) -> LaneNumber
 select lane_id from jobyard.lanes where lane = $lane;
 
+-- name: lane_paused(lane_id) -> LanePaused
+select paused from jobyard.lanes where lane_id = $lane_id::smallint;
+
 -- name: all_lanes() -> LaneName
 select lane from jobyard.lanes order by lane;
 

@@ -15,6 +15,27 @@ select jobyard.reschedule($job::uuid, $run_at::timestamptz, $priority::text) as 
 -- name: operate(lane, verb, args) -> Number
 select jobyard.operate($lane::text, $verb::text, $args::jsonb) as number;
 
+-- name: explain(job) -> Number
+select jobyard.explain($job::uuid) as number;
+
+-- name: pause_lane(lane) -> Number
+select jobyard.pause_lane($lane::text) as number;
+
+-- name: resume_lane(lane) -> Number
+select jobyard.resume_lane($lane::text) as number;
+
+-- name: pause_kind(kind) -> Number
+select n as number from jobyard.pause_kind($kind::text) n;
+
+-- name: resume_kind(kind) -> Number
+select n as number from jobyard.resume_kind($kind::text) n;
+
+-- name: drain_agents(names, host, stop) -> Told
+select agent, lane, command as number from jobyard.drain_agents($names::text[], $host::text, $stop::boolean);
+
+-- name: resume_agents(names, host) -> Told
+select agent, lane, command as number from jobyard.resume_agents($names::text[], $host::text);
+
 -- name: command_answer(number) -> Answer
 select answered_at, code, answer from jobyard.command_answer($number::bigint);
 

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from jobyard.contracts.control import Bucket
 from jobyard.contracts.moments import Instant
-from jobyard.coordinator.core.events import AgentState
+from jobyard.coordinator.core.events import AgentState, DrainAsked
 
 _LEAST_BUSY_S = 0.05
 _LEAST_RATE = 1e-300
@@ -17,7 +17,9 @@ class Agent:
     """`heard`: when its last report was fetched. `met`: heard from under this epoch (L6). `seq`: of its last batch.
 
     `jobs`, `size`: held in open bundles; `others_jobs`, `others_size`: what its heartbeat says still runs from earlier incarnations. `alone`: an
-    oversized job is held. `reserved`: kept for a large job (S7). `buckets`: by priority, empty until it has got its partitions. `stamp`: of its last hello.
+    oversized job is held. `reserved`: kept for a large job (S7). `suspended`: its last heartbeat says that it starts
+    nothing, for lack of a lease (A6). `gave_back`: see forget_rate. `buckets`: by priority, empty until it has got its partitions. `stamp`: of its last hello.
+    `drain`: what operators asked of it, None: nothing.
     """
 
     __slots__ = (
@@ -27,9 +29,11 @@ class Agent:
         "busy_s",
         "busy_until",
         "capacity",
+        "drain",
         "ended_jobs",
         "ended_size",
         "entry",
+        "gave_back",
         "heard",
         "host",
         "incarnation",
@@ -46,6 +50,7 @@ class Agent:
         "slots",
         "stamp",
         "state",
+        "suspended",
         "where",
     )
 
@@ -61,6 +66,7 @@ class Agent:
         lost_after_s: float,
         heard: Instant,
         state: AgentState = "active",
+        drain: DrainAsked | None = None,
     ) -> None:
         self.agent_id = agent_id
         self.name = name
@@ -72,6 +78,7 @@ class Agent:
         self.lost_after_s = lost_after_s
         self.heard = heard
         self.state: AgentState = state
+        self.drain: DrainAsked | None = drain
         self.met = False
         self.seq = 0
         self.stamp = 0.0
@@ -82,6 +89,8 @@ class Agent:
         self.others_size = 0.0
         self.alone = False
         self.reserved = False
+        self.suspended = False
+        self.gave_back = False
         self.where: list[Entry] | None = None
         self.entry: Entry | None = None
         self.ended_jobs = 0.0
@@ -133,6 +142,7 @@ class Agent:
 
         Time that an earlier batch covered is not counted again. `busy_s`: what its monotonic clock says, 0: it doesn't say.
         """
+        self.gave_back = False
         if self.busy_until > last + _CLOCK_SET_BACK_S:
             self.busy_until = first
         busy = max(0.0, last - max(first, self.busy_until))
@@ -146,7 +156,8 @@ class Agent:
         self.busy_s = self.busy_s * faded + busy
 
     def forget_rate(self) -> None:
-        """It gave work back: it gets only free slots until it ends something (S9)."""
+        """It gave work back: until it ends something it gets only free slots, and those after everybody else's (S9)."""
+        self.gave_back = True
         self.ended_jobs = 0.0
         self.ended_size = 0.0
         self.busy_s = 0.0

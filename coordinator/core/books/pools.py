@@ -69,7 +69,7 @@ class Pools:
             return
         jobs, size = agent.jobs + agent.others_jobs, agent.size + agent.others_size
         if jobs < agent.slots and size < agent.capacity:
-            where, value = pool.free, max(size / agent.capacity, jobs / agent.slots)
+            where, value = pool.free, max(size / agent.capacity, jobs / agent.slots) + agent.gave_back
         elif agent.ended_jobs:
             most, most_size = agent.window(self._window_s)
             if jobs >= most or size >= most_size:
@@ -83,8 +83,8 @@ class Pools:
         insort(where, entry)
 
     def eligible(self, agent: Agent) -> bool:
-        """Whether it may get anything at all: active, heard from under this epoch, with buckets (S5, L6)."""
-        return agent.state == "active" and agent.met and bool(agent.buckets)
+        """Whether it may get anything at all: active, heard from under this epoch, not suspended, with buckets (S5, L6)."""
+        return agent.state == "active" and agent.met and not agent.suspended and bool(agent.buckets)
 
     def pool_of(self, agent: Agent) -> Pool:
         """The pool of an agent that is not over."""

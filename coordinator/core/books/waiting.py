@@ -147,6 +147,15 @@ class WaitingJobs:
         """The job if memory has it; None: it may have a row all the same."""
         return self._by_id.get(job_id)
 
+    def strand_of(self, job: Job) -> Strand:
+        """Where it stands, or would."""
+        return self._strand(job)
+
+    def before(self, waiting: Waiting) -> int:
+        """How many of its strand stand before a job that memory holds. Counts them: for who asks about one job."""
+        own = (waiting.job.run_at, waiting.job.id)
+        return sum(1 for entry in self._strand(waiting.job).heap if entry[:2] < own and self._by_id.get(entry[1]) is entry[3])
+
     def touched(self, job_id: str) -> bool:
         """Whether its row was taken away or replaced in this tick, so that what the tables said of it is over."""
         return job_id in self._touched

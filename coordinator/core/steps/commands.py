@@ -10,12 +10,16 @@ from jobyard.coordinator.core.books.bundles import Bundles
 from jobyard.coordinator.core.books.fleet import Fleet
 from jobyard.coordinator.core.books.waiting import WaitingJobs
 from jobyard.coordinator.core.closing import MOST_PLACEMENTS
-from jobyard.coordinator.core.events import Answered, CancelSent, Event, Noted, NotHere, Reopened
+from jobyard.coordinator.core.events import AgentChanged, Answered, CancelSent, DrainAsked, DrainSent, Event, Noted, NotHere, Reopened
 from jobyard.coordinator.core.places import Bundle, Waiting
 from jobyard.coordinator.core.questions import Answers, Command, Questions
 
 _RETRYABLE = frozenset({State.FAILED, State.CANCELLED, State.EXPIRED})
 _MOST_USED = 32_767
+_PAUSING = frozenset({"pause", "resume"})
+"""Verbs about a lane, or with `kind` about a kind."""
+_DRAINING: dict[str, DrainAsked | None] = {"drain": "drain", "stop": "stop", "undrain": None}
+"""Verbs about an agent, and what is asked of it."""
 
 
 class Commands:
@@ -57,13 +61,17 @@ class Commands:
         for command in answers.commands:
             if command.verb == "sync":
                 self._sync(command, events)
-            elif command.verb not in ("cancel", "retry", "reschedule"):
+            elif command.verb in _PAUSING:
+                self._paused(command, events)
+            elif command.verb in _DRAINING:
+                self._drained(command, _DRAINING[command.verb], events)
+            elif command.verb not in ("cancel", "retry", "reschedule", "explain"):
                 self._refuse(command, "JY002", f"verb {command.verb!r} is unknown to this version", events)
             elif command.job_id is None:
                 self._refuse(command, "JY002", f"{command.verb} needs a job", events)
             elif command.job is None:
                 self._unknown(command, answers.held_left, events)
-            else:
+            elif command.verb != "explain":  # explanations come last
                 self._job(command, command.job_id, events, now)
         if batch.intake_read_at is not None:
             # not before: jobs of this very tick may have been looked up before they were inserted
@@ -92,6 +100,35 @@ class Commands:
             events.append(Answered(command.command_id, None, "the kinds have been read again"))
         else:
             self._syncs.add(command.command_id)
+
+    def _paused(self, command: Command, events: list[Event]) -> None:
+        """The rows were changed by whoever asked: they are read again, as in a sync, and then it holds."""
+        if command.command_id not in self._read:
+            self._syncs.add(command.command_id)
+            return
+        kind = command.args.get("kind")
+        what = f"kind {kind}" if isinstance(kind, str) else "the lane"
+        how = "is paused: what is placed goes on" if command.verb == "pause" else "goes on"
+        events.append(Answered(command.command_id, None, f"{what} {how}"))
+
+    def _drained(self, command: Command, asked: DrainAsked | None, events: list[Event]) -> None:
+        """The row was changed by whoever asked, for a take-over; here it holds at once, and the agent is told until its heartbeat agrees."""
+        name = command.args.get("agent")
+        agent = self._fleet.named(name) if isinstance(name, str) else None
+        if agent is None:
+            self._refuse(command, "JY007", f"no agent {name!r} works for this lane now", events)
+            return
+        agent.drain = asked
+        events.append(DrainSent(agent.incarnation, asked))
+        if asked is not None and agent.state == "active":
+            agent.state = "draining"
+            events.append(AgentChanged(agent.agent_id, agent.name, agent.state, agent.capacity, agent.slots))
+            self._fleet.pools.resized()
+            self._fleet.pools.refresh(agent)
+        told = {"drain": "drains: it takes nothing new", "stop": "drains, and ends when nothing runs there", None: "takes work again"}[
+            asked
+        ]
+        events.append(Answered(command.command_id, None, f"agent {agent.name} {told}"))
 
     def _unknown(self, command: Command, held_left: bool, events: list[Event]) -> None:
         """By the leader's clock alone: the database's, which says when the command was recorded, may be ahead of it."""

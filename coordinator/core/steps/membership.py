@@ -19,6 +19,7 @@ from jobyard.coordinator.core.events import (
     BucketsWanted,
     CancelSent,
     Confirmed,
+    DrainSent,
     Event,
     FencedOff,
     Resent,
@@ -218,7 +219,14 @@ class Membership:
             self._welcome[agent.incarnation] = None  # T5
         if beat.suspended:
             self._confirm[agent.incarnation] = max(beat.stamp, self._confirm.get(agent.incarnation, beat.stamp))
-        state: AgentState = "draining" if beat.draining else "active"
+        state: AgentState = "draining" if beat.draining or agent.drain is not None else "active"
+        if beat.draining is not (agent.drain is not None):
+            # a leaving one says it drains, too, and heeds no "resume"
+            events.append(DrainSent(agent.incarnation, agent.drain))
+        if agent.suspended is not beat.suspended:  # it would start nothing: A6
+            agent.suspended = beat.suspended
+            self._fleet.pools.changed = True
+            self._fleet.pools.refresh(agent)
         changed = agent.state != state or agent.capacity != beat.capacity or agent.slots != beat.slots
         if changed:
             agent.state, agent.capacity, agent.slots = state, beat.capacity, beat.slots

@@ -233,6 +233,35 @@ def test_S5_a_job_goes_only_to_handlers_of_its_version_or_a_later_one() -> None:
     assert world.placed(world.tick()) == "j>new"
 
 
+def test_S5_an_agent_without_a_lease_gets_nothing_until_it_has_one_again() -> None:
+    """It says so in its heartbeats, and starts nothing (A6)."""
+    world = World()
+    world.fleet(a=(10, 10), b=(10, 10))
+    world.beat("a", suspended=True)
+    world.tick()
+    assert place(world, ("j1", 1), ("j2", 1)) == "j1>b j2>b"
+    world.beat("a")
+    world.job("j3")
+    assert world.placed(world.tick(1)) == "j3>a"
+
+
+def test_S9_what_was_given_back_goes_elsewhere_first() -> None:
+    """Whatever keeps an idle agent from starting jobs, it doesn't get the same ones again and again."""
+    world = World()
+    world.fleet(a=(10, 10), b=(10, 10))
+    assert place(world, ("f", 1), ("g", 1), ("j", 1)) == "f>a g>b j>a"
+    world.release("f", "j")
+    assert world.placed(world.tick(2)) == "f>b j>b"
+    for name in "hi":
+        world.job(name)
+    assert world.placed(world.tick()) == "h>b i>b"
+    world.job("k", 8)
+    assert world.placed(world.tick()) == "k>a"  # where nobody else has room
+    world.finish("k")
+    world.job("l")
+    assert world.placed(world.tick(3)) == "l>a"
+
+
 def test_S6_oversized_drains_and_runs_alone() -> None:
     world = World()
     world.fleet(a=(50, 10))

@@ -1,17 +1,20 @@
 """`jobyard agent`: run jobs; see who runs them."""
 
 from contextlib import suppress
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from jobyard.cli import known_lanes, output
+from jobyard.cli import commanding, known_lanes, output
 from jobyard.cli.output import AsJson
 from jobyard.cli.services import master_db
 from jobyard.cli.target import Target, load
-from jobyard.contracts.errors import ServiceUnavailable
+from jobyard.contracts.errors import NotFound, ServiceUnavailable
 from jobyard.process import logs
 from jobyard.settings import agent_settings
+
+if TYPE_CHECKING:
+    from jobyard.master_db.operations import Told
 
 app = typer.Typer(no_args_is_help=True, help="Agents: the processes that run jobs.")
 
@@ -99,3 +102,59 @@ def show(
     with master_db() as connection:
         found = operations.agent(connection, name, most=limit)
     output.many(found, as_json, _SHOW, "")
+
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Agents' names.")]
+Host = Annotated[str | None, typer.Option("--host", help="All agents of this host.")]
+
+
+@app.command()
+def drain(
+    names: Names = None,
+    host: Host = None,
+    stop: Annotated[bool, typer.Option("--stop", help="Each ends when nothing runs there any more, with exit code 0.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until nothing runs there any more.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let agents take nothing new: what they have not started runs elsewhere, what runs goes on. A restart of the process ends the drain.
+
+    Example: jobyard agent drain --host worker-3 --stop --wait
+    """
+    from jobyard.master_db import operations
+
+    _demand(names, host)
+    with master_db() as connection:
+        told = operations.drain_agents(connection, names or [], host, stop=stop)
+        _say(told, names, "stop" if stop else "drain", as_json)
+        commanding.await_led(connection, [(one.lane, one.number) for one in told])
+        if wait:
+            commanding.await_idle(connection, {one.agent for one in told})
+
+
+@app.command()
+def resume(names: Names = None, host: Host = None, as_json: AsJson = False) -> None:
+    """Let drained agents take work again.
+
+    Example: jobyard agent resume host-4711
+    """
+    from jobyard.master_db import operations
+
+    _demand(names, host)
+    with master_db() as connection:
+        told = operations.resume_agents(connection, names or [], host)
+        _say(told, names, "resume", as_json)
+        commanding.await_led(connection, [(one.lane, one.number) for one in told])
+
+
+def _demand(names: list[str] | None, host: str | None) -> None:
+    if not names and host is None:
+        raise typer.BadParameter("name agents, or all of a host with --host; `jobyard agent list` shows them")
+
+
+def _say(told: "list[Told]", names: list[str] | None, what: str, as_json: bool) -> None:
+    """Who was told; NotFound, if somebody was named who is not there."""
+    for one in told:
+        commanding.told({"agent": one.agent, "lane": one.lane, "asked": what}, f"{one.agent}  {what}", as_json)
+    absent = [name for name in names or () if name not in {one.agent for one in told}]
+    if absent or not told:
+        raise NotFound(f"no live agent {', '.join(absent) or 'there'}; `jobyard agent list` shows those that are alive")

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import typer
 
-from jobyard.cli import output
+from jobyard.cli import commanding, output
 from jobyard.cli.output import AsJson
 from jobyard.cli.services import admin, master_db
 from jobyard.contracts.errors import ConfigurationError
@@ -66,3 +66,32 @@ def show(name: Name, as_json: AsJson = False) -> None:
 
     with master_db() as connection:
         output.one(operations.lane(connection, name), as_json)
+
+
+@app.command()
+def pause(name: Name, as_json: AsJson = False) -> None:
+    """Place nothing of a lane any more. What is placed goes on, and new jobs are taken in.
+
+    Example: jobyard lane pause reports
+    """
+    _switch(name, paused=True, as_json=as_json)
+
+
+@app.command()
+def resume(name: Name, as_json: AsJson = False) -> None:
+    """Place jobs of a paused lane again.
+
+    Example: jobyard lane resume reports
+    """
+    _switch(name, paused=False, as_json=as_json)
+
+
+def _switch(name: str, *, paused: bool, as_json: bool) -> None:
+    from jobyard.master_db import operations
+
+    with master_db() as connection:
+        number = operations.pause_lane(connection, name, paused=paused)
+        commanding.await_led(connection, [(name, number)])
+    commanding.told(
+        {"lane": name, "paused": paused}, f"lane {name} {'is paused: what is placed goes on' if paused else 'goes on'}", as_json
+    )

@@ -34,6 +34,13 @@ class Number(NamedTuple):
     number: int
 
 
+class ToldLane(NamedTuple):
+    """A lane, and the number of the command that tells its leader."""
+
+    lane: str
+    number: int
+
+
 class Told(NamedTuple):
     """An agent of which something was asked, and the number of the command that tells its lane's leader."""
 
@@ -66,7 +73,36 @@ class AgentRow(msgspec.Struct, frozen=True):
     kinds: list[str]
 
 
+class KindShown(msgspec.Struct, frozen=True):
+    """A kind: the defaults of its jobs. `declared`: by code that was synced; else a job has named it. `size_arg`: the argument that is its jobs' size."""
+
+    kind: str
+    declared: bool
+    paused: bool
+    version: int
+    lane: str | None
+    priority: PriorityName
+    size: float
+    size_arg: str | None
+    timeout_s: float | None
+    max_attempts: int
+    retry: str | None
+    tags: str | None
+    synced_at: datetime
+
+
+class DurationShown(NamedTuple):
+    """How long jobs up to a size (and above half of it) take, in seconds, by so many that have ended."""
+
+    lane: str
+    size_up_to: float
+    mean_s: float
+    ends: int
+
+
 _ADD_LANE = Query("add_lane", Added)
+_KINDS = Query("kinds_declared", KindShown)
+_DURATIONS = Query("durations_of_kind", DurationShown)
 _CANCEL = Query("cancel", Number)
 _RETRY = Query("retry", Number)
 _RESCHEDULE = Query("reschedule", Number)
@@ -74,8 +110,8 @@ _OPERATE = Query("operate", Number)
 _EXPLAIN = Query("explain", Number)
 _PAUSE_LANE = Query("pause_lane", Number)
 _RESUME_LANE = Query("resume_lane", Number)
-_PAUSE_KIND = Query("pause_kind", Number)
-_RESUME_KIND = Query("resume_kind", Number)
+_PAUSE_KIND = Query("pause_kind", ToldLane)
+_RESUME_KIND = Query("resume_kind", ToldLane)
 _DRAIN_AGENTS = Query("drain_agents", Told)
 _RESUME_AGENTS = Query("resume_agents", Told)
 _ANSWER = Query("command_answer", Answer)
@@ -148,10 +184,31 @@ def pause_lane(connection: Connection, lane: str, *, paused: bool) -> int:
         return (_PAUSE_LANE if paused else _RESUME_LANE).one(connection, lane=lane).number
 
 
-def pause_kind(connection: Connection, kind: str, *, paused: bool) -> list[int]:
-    """The same for a kind; one command for each lane, in their order. Raises InvalidJob for an unknown kind."""
+def pause_kind(connection: Connection, kind: str, *, paused: bool) -> list[ToldLane]:
+    """The same for a kind, in all lanes. Raises InvalidJob for an unknown kind."""
     with errors(OPERATOR):
-        return [row.number for row in (_PAUSE_KIND if paused else _RESUME_KIND).all(connection, kind=kind)]
+        return (_PAUSE_KIND if paused else _RESUME_KIND).all(connection, kind=kind)
+
+
+def kinds(connection: Connection) -> list[KindShown]:
+    """All kinds, by name."""
+    with errors(OPERATOR):
+        return _KINDS.all(connection, name=None)
+
+
+def kind(connection: Connection, name: str) -> KindShown:
+    """One kind. Raises NotFound."""
+    with errors(OPERATOR):
+        found = _KINDS.first(connection, name=name)
+    if found is None:
+        raise NotFound(f'no kind {name!r}; "jobyard kind list" shows those that are there')
+    return found
+
+
+def durations(connection: Connection, kind: str) -> list[DurationShown]:
+    """How long jobs of a kind take, by lane and size."""
+    with errors(OPERATOR):
+        return _DURATIONS.all(connection, name=kind)
 
 
 def drain_agents(connection: Connection, names: Sequence[str], host: str | None, *, stop: bool) -> list[Told]:

@@ -24,17 +24,26 @@ select jobyard.pause_lane($lane::text) as number;
 -- name: resume_lane(lane) -> Number
 select jobyard.resume_lane($lane::text) as number;
 
--- name: pause_kind(kind) -> Number
-select n as number from jobyard.pause_kind($kind::text) n;
+-- name: pause_kind(kind) -> ToldLane
+select lane, command as number from jobyard.pause_kind($kind::text);
 
--- name: resume_kind(kind) -> Number
-select n as number from jobyard.resume_kind($kind::text) n;
+-- name: resume_kind(kind) -> ToldLane
+select lane, command as number from jobyard.resume_kind($kind::text);
 
 -- name: drain_agents(names, host, stop) -> Told
 select agent, lane, command as number from jobyard.drain_agents($names::text[], $host::text, $stop::boolean);
 
 -- name: resume_agents(names, host) -> Told
 select agent, lane, command as number from jobyard.resume_agents($names::text[], $host::text);
+
+-- name: kinds_declared(name) -> KindShown
+select k.kind, k.declared, k.paused, k.version::int as version, l.lane, (array['critical', 'high', 'medium', 'low', 'very_low'])[k.priority + 1] as priority, k.size, k.size_arg, k.timeout_s, k.max_attempts::int as max_attempts,
+  k.retry::text as retry, k.tags::text as tags, k.synced_at
+from jobyard.kinds k left join jobyard.lanes l using (lane_id) where $name::text is null or k.kind = $name::text order by k.kind;
+
+-- name: durations_of_kind(name) -> DurationShown
+select l.lane, power(2, d.size_class)::float8 as size_up_to, d.mean_s, d.ends
+from jobyard.durations d join jobyard.kinds k using (kind_id) join jobyard.lanes l on l.lane_id = d.lane_id where k.kind = $name::text order by l.lane, d.size_class;
 
 -- name: command_answer(number) -> Answer
 select answered_at, code, answer from jobyard.command_answer($number::bigint);

@@ -28,13 +28,13 @@ create function pause_or_resume_lane(lane text, verb text) returns bigint langua
 end $$;
 create function pause_lane(lane text) returns bigint language sql security definer set search_path = jobyard, pg_catalog, pg_temp as $$ select pause_or_resume_lane(lane, 'pause') $$;
 create function resume_lane(lane text) returns bigint language sql security definer set search_path = jobyard, pg_catalog, pg_temp as $$ select pause_or_resume_lane(lane, 'resume') $$;
-create function pause_or_resume_kind(kind text, verb text) returns setof bigint language plpgsql security definer set search_path = jobyard, pg_catalog, pg_temp as $$ begin
+create function pause_or_resume_kind(kind text, verb text) returns table (lane text, command bigint) language plpgsql security definer set search_path = jobyard, pg_catalog, pg_temp as $$ begin
   update kinds k set paused = verb = 'pause' where k.kind = pause_or_resume_kind.kind;
   if not found then perform fail('JY006', format('kind %s is unknown', shown(kind)), 'A kind is known once code that declares it was synced, or a job of it was submitted.'); end if;
-  return query select operate(l.lane, verb, jsonb_build_object('kind', kind)) from lanes l order by l.lane_id;
+  return query select l.lane, operate(l.lane, verb, jsonb_build_object('kind', kind)) from lanes l order by l.lane;
 end $$;
-create function pause_kind(kind text) returns setof bigint language sql security definer set search_path = jobyard, pg_catalog, pg_temp as $$ select pause_or_resume_kind(kind, 'pause') $$;
-create function resume_kind(kind text) returns setof bigint language sql security definer set search_path = jobyard, pg_catalog, pg_temp as $$ select pause_or_resume_kind(kind, 'resume') $$;
+create function pause_kind(kind text) returns table (lane text, command bigint) language sql security definer set search_path = jobyard, pg_catalog, pg_temp as $$ select * from pause_or_resume_kind(kind, 'pause') $$;
+create function resume_kind(kind text) returns table (lane text, command bigint) language sql security definer set search_path = jobyard, pg_catalog, pg_temp as $$ select * from pause_or_resume_kind(kind, 'resume') $$;
 
 -- Drained by hand: takes nothing new, gives back what it has not started; and with "stop" it ends when nothing runs there any more.
 alter table agents add column drain text check (drain in ('drain', 'stop'));

@@ -151,7 +151,7 @@ def test_a_command_that_is_shown_can_be_parsed(where: str, command: list[str]) -
 
 
 def test_parsing_finds_what_is_wrong() -> None:
-    for wrong in (["job", "explain", "x"], ["job", "list", "--slow"], ["agent", "run", "a:b", "c:d"], ["limit", "list"]):
+    for wrong in (["job", "divine", "x"], ["job", "list", "--slow"], ["agent", "run", "a:b", "c:d"], ["limit", "list"]):
         with pytest.raises(Exception, match=r"No such|unexpected"):
             parse(wrong)
 

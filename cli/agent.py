@@ -5,10 +5,11 @@ from typing import Annotated, Final
 
 import typer
 
-from jobyard.cli import known_lanes, output
+from jobyard.cli import draining, known_lanes, output, told
 from jobyard.cli.output import AsJson
 from jobyard.cli.services import master_db
 from jobyard.cli.target import Target, load
+from jobyard.cli.told import Reason
 from jobyard.contracts.errors import ServiceUnavailable
 from jobyard.process import logs
 from jobyard.settings import agent_settings
@@ -99,3 +100,48 @@ def show(
     with master_db() as connection:
         found = operations.agent(connection, name, most=limit)
     output.many(found, as_json, _SHOW, "")
+
+
+@app.command()
+def drain(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="The agents.")] = None,
+    host: Annotated[str | None, typer.Option("--host", help="All agents that live on this host, instead of names.")] = None,
+    lane: Annotated[str | None, typer.Option("--lane", help="Only in this lane. Default: in all that they live in.")] = None,
+    stop: Annotated[bool, typer.Option("--stop", help="They end in order (exit status 0) once nothing runs there.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until nothing runs there; with --stop, until they have ended.")] = False,
+    timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Wait for at most so many seconds. Default: for ever.")] = None,
+    reason: Reason = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give agents nothing new: what they have not started goes back at once, what runs goes on to its end. `agent resume` ends it.
+
+    Example: jobyard agent drain --host worker-3 --wait --stop
+    """
+    from jobyard.master_db import operations
+
+    if bool(names) == bool(host):
+        raise typer.BadParameter("give names, or --host")
+    with master_db() as connection:
+        chosen = list(dict.fromkeys(names or draining.of_host(connection, host or "", lane)))
+        numbers = {name: operations.drain_agent(connection, name, lane=lane, stop=stop, reason=reason) for name in chosen}
+        for name, asked in numbers.items():
+            told.say(connection, f"agent {name}", "is drained", asked, as_json)
+        if wait:
+            raise typer.Exit(draining.wait(connection, chosen, lane, stop=stop, timeout_s=timeout))
+
+
+@app.command()
+def resume(
+    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="The agents.")],
+    lane: Annotated[str | None, typer.Option("--lane", help="Only in this lane. Default: in all that they live in.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give drained agents work again.
+
+    Example: jobyard agent resume worker-3
+    """
+    from jobyard.master_db import operations
+
+    with master_db() as connection:
+        for name in dict.fromkeys(names):
+            told.say(connection, f"agent {name}", "goes on", operations.resume_agent(connection, name, lane=lane), as_json)

@@ -4,9 +4,10 @@ from typing import Annotated, Final
 
 import typer
 
-from jobyard.cli import output
+from jobyard.cli import output, told
 from jobyard.cli.output import AsJson
 from jobyard.cli.services import admin, master_db
+from jobyard.cli.told import Reason
 from jobyard.contracts.errors import ConfigurationError
 from jobyard.contracts.topics import lane_topics, problem_of_name
 from jobyard.settings import cli_settings
@@ -66,3 +67,27 @@ def show(name: Name, as_json: AsJson = False) -> None:
 
     with master_db() as connection:
         output.one(operations.lane(connection, name), as_json)
+
+
+@app.command()
+def pause(name: Name, reason: Reason = None, as_json: AsJson = False) -> None:
+    """Place nothing in a lane any more. What is placed goes on, and jobs are taken in; other lanes go on.
+
+    Example: jobyard lane pause reports --reason "the warehouse is down"
+    """
+    from jobyard.master_db import operations
+
+    with master_db() as connection:
+        told.say(connection, f"lane {name}", "is paused", operations.pause_lane(connection, name, reason), as_json)
+
+
+@app.command()
+def resume(name: Name, as_json: AsJson = False) -> None:
+    """Place jobs in a paused lane again.
+
+    Example: jobyard lane resume reports
+    """
+    from jobyard.master_db import operations
+
+    with master_db() as connection:
+        told.say(connection, f"lane {name}", "goes on", operations.resume_lane(connection, name), as_json)

@@ -27,7 +27,7 @@ from jobyard.master_db.intake import FEW, LOCKED, Inserted, Intake, New, returne
 from jobyard.master_db.journal import Journal
 from jobyard.master_db.kind_numbers import KindNumbers
 from jobyard.master_db.queries import Query, Statement
-from jobyard.master_db.snapshot import LOOK_SNAPSHOT, load
+from jobyard.master_db.snapshot import LOOK_SNAPSHOT, MODES_OF_LANE, load, modes_of
 from jobyard.process.points import Point, reached
 
 
@@ -200,6 +200,8 @@ class PostgresLaneStore:
             answers = Answers()
             if questions.kinds:
                 self._kinds.load(connection)
+            if questions.modes:
+                answers.modes = modes_of(MODES_OF_LANE.one(connection, lane_id=self._lane_id))
             if self._answering.incomplete and self._monotonic() >= self._complete_at:
                 self._answering.complete(connection)
                 self._complete_at = self._monotonic() + self._rules.held_again_s

@@ -17,7 +17,7 @@ from jobyard.contracts.errors import InvalidJob, JobyardError, NotFound, WaitTim
 from jobyard.contracts.priority import PriorityName
 from jobyard.contracts.topics import problem_of_name
 from jobyard.master_db import audit
-from jobyard.master_db.audit import AgentLoad, LaneSummary
+from jobyard.master_db.audit import AgentLoad, KindSummary, LaneSummary
 from jobyard.master_db.connection import CLIENT, OPERATOR, Connection, errors
 from jobyard.master_db.queries import Query
 
@@ -63,6 +63,12 @@ _CANCEL = Query("cancel", Number)
 _RETRY = Query("retry", Number)
 _RESCHEDULE = Query("reschedule", Number)
 _OPERATE = Query("operate", Number)
+_PAUSE_LANE = Query("pause_lane", Number)
+_RESUME_LANE = Query("resume_lane", Number)
+_PAUSE_KIND = Query("pause_kind", Number)
+_RESUME_KIND = Query("resume_kind", Number)
+_DRAIN_AGENT = Query("drain_agent", Number)
+_RESUME_AGENT = Query("resume_agent", Number)
 _ANSWER = Query("command_answer", Answer)
 _AGENTS_EVER = Query("agents_ever", AgentRow)
 
@@ -125,6 +131,55 @@ def operate(connection: Connection, lane: str, verb: str, args: dict[str, object
     """Record a command for a lane's leader; returns its number. Raises InvalidJob for an unknown lane."""
     with errors(OPERATOR):
         return _OPERATE.one(connection, lane=lane, verb=verb, args=Jsonb(args or {})).number
+
+
+def pause_lane(connection: Connection, lane: str, reason: str | None = None) -> list[int]:
+    """Place nothing in the lane any more; returns the command's number. Raises InvalidJob for an unknown lane."""
+    with errors(OPERATOR):
+        return [_PAUSE_LANE.one(connection, lane=lane, reason=reason).number]
+
+
+def resume_lane(connection: Connection, lane: str) -> list[int]:
+    """Place jobs in the lane again; returns the command's number. Raises InvalidJob for an unknown lane."""
+    with errors(OPERATOR):
+        return [_RESUME_LANE.one(connection, lane=lane).number]
+
+
+def pause_kind(connection: Connection, kind: str, reason: str | None = None) -> list[int]:
+    """Place nothing of the kind any more, in any lane; returns a number for each lane. Raises NotFound."""
+    with errors(OPERATOR):
+        return [row.number for row in _PAUSE_KIND.all(connection, kind=kind, reason=reason)]
+
+
+def resume_kind(connection: Connection, kind: str) -> list[int]:
+    """Place jobs of the kind again; returns a number for each lane. Raises NotFound."""
+    with errors(OPERATOR):
+        return [row.number for row in _RESUME_KIND.all(connection, kind=kind)]
+
+
+def drain_agent(connection: Connection, agent: str, *, lane: str | None = None, stop: bool = False, reason: str | None = None) -> list[int]:
+    """Give an agent nothing new; returns a number for each lane that it lives in. `stop`: it ends once nothing runs there. Raises NotFound."""
+    with errors(OPERATOR):
+        return [row.number for row in _DRAIN_AGENT.all(connection, agent=agent, lane=lane, stop=stop, reason=reason)]
+
+
+def resume_agent(connection: Connection, agent: str, *, lane: str | None = None) -> list[int]:
+    """End a drain; returns a number for each lane. Raises NotFound."""
+    with errors(OPERATOR):
+        return [row.number for row in _RESUME_AGENT.all(connection, agent=agent, lane=lane)]
+
+
+def kinds(connection: Connection) -> list[KindSummary]:
+    """All kinds, by name."""
+    return audit.kind_summary(connection)
+
+
+def kind(connection: Connection, name: str) -> KindSummary:
+    """One kind. Raises NotFound."""
+    for found in audit.kind_summary(connection):
+        if found.kind == name:
+            return found
+    raise NotFound(f'no kind {name!r}; "jobyard kind list" shows those that are known')
 
 
 def answer(connection: Connection, number: int) -> Answer | None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from jobyard.contracts.control import Bucket
 from jobyard.coordinator.core.events import AgentState
 from jobyard.coordinator.core.places import Bundle
+from jobyard.coordinator.core.questions import Modes
 from jobyard.coordinator.core.snapshot import AgentRow, BacklogRow, Snapshot
 from jobyard.master_db.answers import Look
 from jobyard.master_db.connection import Connection
@@ -105,6 +106,15 @@ class Backlog(NamedTuple):
     run_at: float
 
 
+class ModesRow(NamedTuple):
+    """What operators have set for a lane. `drained`, `stops`: agents by name, in the same order."""
+
+    paused: bool
+    paused_kinds: list[str]
+    drained: list[str]
+    stops: list[bool]
+
+
 LOOK_SNAPSHOT = Query("look_snapshot", LookedAt)
 LOAD_LEASE = Query("load_lease", Lease)
 OPEN_BUNDLES = Query("open_bundles", BundleRow)
@@ -114,6 +124,7 @@ RUNNING_OF_LANE = Query("running_of_lane", RunningRow)
 AGENTS_OF_LANE = Query("agents_of_lane", AgentsRow)
 BUCKETS_OF_LANE = Query("buckets_of_lane", BucketRow)
 BACKLOG = Query("backlog", Backlog)
+MODES_OF_LANE = Query("modes_of_lane", ModesRow)
 
 
 class Loaded(NamedTuple):
@@ -122,6 +133,11 @@ class Loaded(NamedTuple):
     snapshot: Snapshot
     lease_at: str
     look: Look
+
+
+def modes_of(row: ModesRow) -> Modes:
+    """As the core has them."""
+    return Modes(row.paused, frozenset(row.paused_kinds), dict(zip(row.drained, row.stops, strict=True)))
 
 
 def load(connection: Connection, lane_id: int, epoch: int, kinds: KindNumbers) -> Loaded | None:
@@ -137,6 +153,7 @@ def load(connection: Connection, lane_id: int, epoch: int, kinds: KindNumbers) -
         running = RUNNING_OF_LANE.cursor(connection, lane_id=lane_id)
         backlog = BACKLOG.cursor(connection, lane_id=lane_id)
         held = ANY_HELD.cursor(connection, lane_id=lane_id)
+        modes = MODES_OF_LANE.cursor(connection, lane_id=lane_id)
     lease = leases.fetchone()
     if lease is None:
         connection.execute(b"rollback")
@@ -152,6 +169,7 @@ def load(connection: Connection, lane_id: int, epoch: int, kinds: KindNumbers) -
         kinds=dict(kinds.kinds),
         backlog=[BacklogRow(row.priority, kinds.names[row.kind_id], row.run_at) for row in backlog.fetchall()],
         held=any(row.any for row in held.fetchall()),
+        modes=modes_of(modes.fetchall()[0]),
     )
     connection.execute(b"commit")
     kinds.told()  # the snapshot has told them all

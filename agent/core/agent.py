@@ -52,6 +52,7 @@ class Agent:
         self._pulse = Pulse(kinds, host, self.slots, rules)
         self._leaving: Leaving | None = None
         self._draining = False
+        self._stops = False
         self._suspended = False
         self._actions: list[Action] = []
 
@@ -101,6 +102,7 @@ class Agent:
                 self._cancel_asked(message, now, at)
             case Drain():
                 self._drain(True)
+                self._stops = message.stop
             case Resume():
                 self._drain(False)
             case Fenced():
@@ -188,6 +190,10 @@ class Agent:
         self._beat(actions, now)  # first: whoever reads what comes back must know by then that this one takes nothing new
         self._tell_running(actions, now)
         actions += self._ends.take()
+        if self._draining and self._stops and not self._leaving and not len(self._running):
+            self.terminate(now, 0.0)
+            actions += self._actions
+            self._actions = []
         if self._leaving:
             self._leave(self._leaving, actions, now, settled)
         if starts:
@@ -303,6 +309,8 @@ class Agent:
             self._pulse.hasten()
             for held in list(self._backlog.all()):
                 self._release(held, "the agent is drained")
+        if not draining:
+            self._stops = False
         if draining != self._draining:
             self._draining = draining
             self._actions.append(Note("draining" if draining else "resumed"))

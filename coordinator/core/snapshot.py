@@ -7,6 +7,7 @@ from jobyard.contracts.job import Kind
 from jobyard.contracts.moments import Instant
 from jobyard.coordinator.core.events import AgentState
 from jobyard.coordinator.core.places import Bundle
+from jobyard.coordinator.core.questions import Modes
 
 
 @dataclass(slots=True)
@@ -49,3 +50,4 @@ class Snapshot:
     kinds: dict[str, Kind] = field(default_factory=dict[str, Kind])
     backlog: list[BacklogRow] = field(default_factory=list[BacklogRow])
     held: bool = False
+    modes: Modes = field(default_factory=Modes)

@@ -53,7 +53,9 @@ class Cancel(_Control, tag="cancel"):
 
 
 class Drain(_Control, tag="drain"):
-    """Take nothing new; repeated while a heartbeat disagrees."""
+    """Give back what is not started, and take nothing new; repeated while a heartbeat disagrees. `stop`: end once nothing runs."""
+
+    stop: bool = False
 
 
 class Resume(_Control, tag="resume"):

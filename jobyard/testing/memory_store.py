@@ -5,6 +5,7 @@ It keeps rows as the tables do: history is only added to, and where a job stands
 
 import bisect
 import copy
+import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -71,6 +72,7 @@ class MemoryLaneStore:
             kinds=dict(t.kinds),
             backlog=[BacklogRow(priority, kind, at) for (priority, kind), at in sorted(backlog.items())],
             held=bool(t.held),
+            modes=t.modes,
         )
 
     def ask(self, questions: Questions) -> Answers:
@@ -109,6 +111,8 @@ class MemoryLaneStore:
                 answers.agents[new.incarnation] = number
         if questions.kinds:
             answers.kinds.update(self._t.kinds)
+        if questions.modes:
+            answers.modes = self._t.modes
         for due in questions.due:
             answers.due.append(self._due(due))
         if questions.look:
@@ -323,6 +327,10 @@ class MemoryLaneStore:
                 t.buckets = {part: owned for part, owned in t.buckets.items() if owned[0] != event.agent_id}
             case e.Answered():
                 t.commands[event.command_id].answer = (event.code, event.answer)
+            case e.DrainEnded():
+                t.modes = dataclasses.replace(t.modes, drained={name: stop for name, stop in t.modes.drained.items() if name != event.name})
+            case e.Repaired():
+                t.repairs.append(event)
             case e.NotHere():
                 t.commands[event.command_id].not_here = True
                 t.commands[event.command_id].answer = ("JY007", "there is no such job")

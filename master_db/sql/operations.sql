@@ -22,3 +22,21 @@ select answered_at, code, answer from jobyard.command_answer($number::bigint);
 select a.name as agent, a.host, l.lane, a.state, a.capacity, a.slots, a.incarnation, a.started_at, a.heard_at as last_heard_at, a.ended_at,
   array(select k.kind from jobyard.kinds k where k.kind_id = any (a.kinds) order by k.kind) as kinds
 from jobyard.agents a join jobyard.lanes l using (lane_id) where a.name = $name::text order by a.agent_id desc limit $most::int;
+
+-- name: pause_lane(lane, reason) -> Number
+select jobyard.pause_lane($lane::text, $reason::text) as number;
+
+-- name: resume_lane(lane) -> Number
+select jobyard.resume_lane($lane::text) as number;
+
+-- name: pause_kind(kind, reason) -> Number
+select n as number from jobyard.pause_kind($kind::text, $reason::text) n;
+
+-- name: resume_kind(kind) -> Number
+select n as number from jobyard.resume_kind($kind::text) n;
+
+-- name: drain_agent(agent, lane, stop, reason) -> Number
+select n as number from jobyard.drain_agent($agent::text, $lane::text, $stop::boolean, $reason::text) n;
+
+-- name: resume_agent(agent, lane) -> Number
+select n as number from jobyard.resume_agent($agent::text, $lane::text) n;

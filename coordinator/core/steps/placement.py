@@ -6,6 +6,7 @@ from jobyard.contracts.rules import Rules
 from jobyard.coordinator.core.batch import Batch
 from jobyard.coordinator.core.books.bundles import Bundles
 from jobyard.coordinator.core.books.fleet import Fleet
+from jobyard.coordinator.core.books.pauses import Pauses
 from jobyard.coordinator.core.books.reservations import Reservations
 from jobyard.coordinator.core.books.share import AgedShare
 from jobyard.coordinator.core.books.waiting import Strand, WaitingJobs
@@ -29,6 +30,7 @@ class Placement:
         reservations: Reservations,
         share: AgedShare,
         choice: Choice,
+        pauses: Pauses,
     ) -> None:
         self._rules = rules
         self._waiting = waiting
@@ -37,11 +39,12 @@ class Placement:
         self._reservations = reservations
         self._share = share
         self._choice = choice
+        self._pauses = pauses
 
     def decide(self, batch: Batch, answers: Answers, events: list[Event], now: Instant) -> None:
         """One pass, if anything has changed since the last."""
         waiting, pools, share = self._waiting, self._fleet.pools, self._share
-        if not (waiting.changed or pools.changed):
+        if self._pauses.lane or not (waiting.changed or pools.changed):
             return
         waiting.changed = pools.changed = False
         self._choice.begin()

@@ -56,10 +56,10 @@ class Election:
     def _look(self) -> None:
         now = time.monotonic()
         for lane, leader in list(self._leaders.items()):
+            if leader.unable:
+                self._unable[lane] = now + self._rules.unable_s
             if not leader.alive:
                 del self._leaders[lane]
-                if leader.failed:
-                    self._unable[lane] = now + self._rules.unable_s
                 self._handing.discard(lane)
         self._unable = {lane: until for lane, until in self._unable.items() if until > now}
         try:

@@ -47,6 +47,8 @@ _ASK_AGAIN_S = 0.02
 """How often a lane that is to be handed over is asked for."""
 _BACKOFF_S = (0.1, 0.3, 1.0, 2.0)
 """Waits after failures in a row: short, since a lease of 4 s is running out meanwhile."""
+_UNABLE = 2
+"""So many failures in a row are no accident."""
 _STEADY_S = 3.0
 """A leadership that the services fail sooner than this has failed in a row with the one before, though small ticks went through: a full disk has room
 for some."""
@@ -83,8 +85,7 @@ class Leader:
         self._failures = 0
         self._steady_at = 0.0
         self._patient_until = 0.0
-        self.failed = False
-        """Whether it has given the lane up because it could not lead it; another may be able to."""
+        self._gave_up = False
         self._thread = threading.Thread(target=self._run, name=f"leader-{lane}", daemon=True)
 
     def start(self, patience_s: float = 0.0) -> None:
@@ -100,6 +101,11 @@ class Leader:
         """Wait for its end; whether it has ended."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
+
+    @property
+    def unable(self) -> bool:
+        """It fails again and again, or has given the lane up, since it could not lead it; another may be able to (L24)."""
+        return self._gave_up or self._failures >= _UNABLE
 
     @property
     def alive(self) -> bool:
@@ -120,7 +126,7 @@ class Leader:
                 return
             except KafkaSilent as error:
                 _log.error("gives up lane %s: Kafka does not answer: %s", self.lane, error)
-                self.failed = True
+                self._gave_up = True
                 self._stop.wait(self._rules.lost_after_s)
                 return
             except Restored as error:

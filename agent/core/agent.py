@@ -25,6 +25,8 @@ from jobyard.contracts.rules import RULES, Rules
 from jobyard.contracts.states import Outcome
 
 LONGEST_WAIT_S = 1.0
+_LAST_REPORTS_S = 25.0
+"""How long an agent that ends after a drain waits for the broker to acknowledge its last reports."""
 
 
 class Agent:
@@ -191,7 +193,7 @@ class Agent:
         self._tell_running(actions, now)
         actions += self._ends.take()
         if self._draining and self._stops and not self._leaving and not len(self._running):
-            self.terminate(now, 0.0)
+            self.terminate(now, _LAST_REPORTS_S)
             actions += self._actions
             self._actions = []
         if self._leaving:

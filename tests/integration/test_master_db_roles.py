@@ -23,6 +23,7 @@ VIEWS = (
     "agent_load",
     "late_outcomes",
     "partitions",
+    "kind_summary",
 )
 ALL = frozenset({"coordinator", "client", "operator", "auditor"})
 
@@ -39,6 +40,17 @@ RIGHTS: dict[str, frozenset[str]] = {
     "select jobyard.id_time('01890000-0000-7000-8000-000000000000')": ALL,
     "select jobyard.find_jobs()": frozenset({"auditor", "operator", "coordinator"}),
     "select jobyard.operate('default', 'sync')": frozenset({"operator"}),
+    "select jobyard.pause_lane('default')": frozenset({"operator"}),
+    "select jobyard.resume_lane('default')": frozenset({"operator"}),
+    "select jobyard.pause_kind('k')": frozenset({"operator"}),
+    "select jobyard.resume_kind('k')": frozenset({"operator"}),
+    "select jobyard.drain_agent('a')": frozenset({"operator"}),
+    "select jobyard.resume_agent('a')": frozenset({"operator"}),
+    "select jobyard.tell_leaders(1::smallint, 'sync', '{}')": frozenset(),
+    "select * from jobyard.coordinators": frozenset({"operator", "coordinator"}),
+    "select * from jobyard.drains": frozenset({"operator", "coordinator"}),
+    "delete from jobyard.coordinators": frozenset({"coordinator"}),
+    "insert into jobyard.drains (lane_id, name, actor) values (1, 'a', 'me')": frozenset(),
     "select jobyard.command('01890000-0000-7000-8000-000000000000', 'cancel', '{}')": frozenset(),
     "select jobyard.wake(1::smallint)": frozenset(),
     "select jobyard.may_act_for('x')": frozenset(),

@@ -202,5 +202,5 @@ def test_L24_a_lane_that_could_not_be_led_is_left_to_others_for_some_time() -> N
     electing = Electing(lanes, rules=FAST)
     until(_leads(electing, "one"))
     electing.made["one"].admin.silent = True
-    until(lambda: ({"one"} in [unable for _, unable in lanes.looks]))
+    until(lambda: {"one"} in [unable for _, unable in lanes.looks])
     electing.end()

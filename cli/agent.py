@@ -1,20 +1,18 @@
 """`jobyard agent`: run jobs; see who runs them."""
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
-from jobyard.cli import commanding, known_lanes, output
+from jobyard.cli import draining, known_lanes, output, told
 from jobyard.cli.output import AsJson
 from jobyard.cli.services import master_db
 from jobyard.cli.target import Target, load
-from jobyard.contracts.errors import NotFound, ServiceUnavailable
+from jobyard.cli.told import Reason
+from jobyard.contracts.errors import ServiceUnavailable
 from jobyard.process import logs
 from jobyard.settings import agent_settings
-
-if TYPE_CHECKING:
-    from jobyard.master_db.operations import Told
 
 app = typer.Typer(no_args_is_help=True, help="Agents: the processes that run jobs.")
 
@@ -104,57 +102,46 @@ def show(
     output.many(found, as_json, _SHOW, "")
 
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Agents' names.")]
-Host = Annotated[str | None, typer.Option("--host", help="All agents of this host.")]
-
-
 @app.command()
 def drain(
-    names: Names = None,
-    host: Host = None,
-    stop: Annotated[bool, typer.Option("--stop", help="Each ends when nothing runs there any more, with exit code 0.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until nothing runs there any more.")] = False,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="The agents.")] = None,
+    host: Annotated[str | None, typer.Option("--host", help="All agents that live on this host, instead of names.")] = None,
+    lane: Annotated[str | None, typer.Option("--lane", help="Only in this lane. Default: in all that they live in.")] = None,
+    stop: Annotated[bool, typer.Option("--stop", help="They end in order (exit status 0) once nothing runs there.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until nothing runs there; with --stop, until they have ended.")] = False,
+    timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Wait for at most so many seconds. Default: for ever.")] = None,
+    reason: Reason = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let agents take nothing new: what they have not started runs elsewhere, what runs goes on. A restart of the process ends the drain.
+    """Give agents nothing new: what they have not started goes back at once, what runs goes on to its end. `agent resume` ends it.
 
-    Example: jobyard agent drain --host worker-3 --stop --wait
+    Example: jobyard agent drain --host worker-3 --wait --stop
     """
     from jobyard.master_db import operations
 
-    _demand(names, host)
+    if bool(names) == bool(host):
+        raise typer.BadParameter("give names, or --host")
     with master_db() as connection:
-        told = operations.drain_agents(connection, names or [], host, stop=stop)
-        _say(told, names, "stop" if stop else "drain", as_json)
-        commanding.await_led(connection, [(one.lane, one.number) for one in told])
+        chosen = list(dict.fromkeys(names or draining.of_host(connection, host or "", lane)))
+        numbers = {name: operations.drain_agent(connection, name, lane=lane, stop=stop, reason=reason) for name in chosen}
+        for name, asked in numbers.items():
+            told.say(connection, f"agent {name}", "is drained", asked, as_json)
         if wait:
-            commanding.await_idle(connection, {one.agent for one in told})
+            raise typer.Exit(draining.wait(connection, chosen, lane, stop=stop, timeout_s=timeout))
 
 
 @app.command()
-def resume(names: Names = None, host: Host = None, as_json: AsJson = False) -> None:
-    """Let drained agents take work again.
+def resume(
+    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="The agents.")],
+    lane: Annotated[str | None, typer.Option("--lane", help="Only in this lane. Default: in all that they live in.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give drained agents work again.
 
-    Example: jobyard agent resume host-4711
+    Example: jobyard agent resume worker-3
     """
     from jobyard.master_db import operations
 
-    _demand(names, host)
     with master_db() as connection:
-        told = operations.resume_agents(connection, names or [], host)
-        _say(told, names, "resume", as_json)
-        commanding.await_led(connection, [(one.lane, one.number) for one in told])
-
-
-def _demand(names: list[str] | None, host: str | None) -> None:
-    if not names and host is None:
-        raise typer.BadParameter("name agents, or all of a host with --host; `jobyard agent list` shows them")
-
-
-def _say(told: "list[Told]", names: list[str] | None, what: str, as_json: bool) -> None:
-    """Who was told; NotFound, if somebody was named who is not there."""
-    for one in told:
-        commanding.told({"agent": one.agent, "lane": one.lane, "asked": what}, f"{one.agent}  {what}", as_json)
-    absent = [name for name in names or () if name not in {one.agent for one in told}]
-    if absent or not told:
-        raise NotFound(f"no live agent {', '.join(absent) or 'there'}; `jobyard agent list` shows those that are alive")
+        for name in dict.fromkeys(names):
+            told.say(connection, f"agent {name}", "goes on", operations.resume_agent(connection, name, lane=lane), as_json)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from jobyard.cli import agent, apps, config, coordinator, db, dev, job, kind, lane, output, topics
+from jobyard.cli import agent, apps, config, coordinator, db, dev, job, kind, lane, output, together, topics
 from jobyard.cli.exits import Exit, code_of
 from jobyard.contracts.errors import JobyardError
 from jobyard.process.logs import masked
@@ -54,6 +54,7 @@ for name, part in (
     ("dev", dev.app),
 ):
     app.add_typer(part, name=name)
+app.command("run")(together.run)
 
 
 @app.callback()

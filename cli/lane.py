@@ -4,9 +4,10 @@ from typing import Annotated, Final
 
 import typer
 
-from jobyard.cli import commanding, output
+from jobyard.cli import output, told
 from jobyard.cli.output import AsJson
 from jobyard.cli.services import admin, master_db
+from jobyard.cli.told import Reason
 from jobyard.contracts.errors import ConfigurationError
 from jobyard.contracts.topics import lane_topics, problem_of_name
 from jobyard.settings import cli_settings
@@ -69,29 +70,24 @@ def show(name: Name, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def pause(name: Name, as_json: AsJson = False) -> None:
-    """Place nothing of a lane any more. What is placed goes on, and new jobs are taken in.
+def pause(name: Name, reason: Reason = None, as_json: AsJson = False) -> None:
+    """Place nothing in a lane any more. What is placed goes on, and jobs are taken in; other lanes go on.
 
-    Example: jobyard lane pause reports
+    Example: jobyard lane pause reports --reason "the warehouse is down"
     """
-    _switch(name, paused=True, as_json=as_json)
+    from jobyard.master_db import operations
+
+    with master_db() as connection:
+        told.say(connection, f"lane {name}", "is paused", operations.pause_lane(connection, name, reason), as_json)
 
 
 @app.command()
 def resume(name: Name, as_json: AsJson = False) -> None:
-    """Place jobs of a paused lane again.
+    """Place jobs in a paused lane again.
 
     Example: jobyard lane resume reports
     """
-    _switch(name, paused=False, as_json=as_json)
-
-
-def _switch(name: str, *, paused: bool, as_json: bool) -> None:
     from jobyard.master_db import operations
 
     with master_db() as connection:
-        number = operations.pause_lane(connection, name, paused=paused)
-        commanding.await_led(connection, [(name, number)])
-    commanding.told(
-        {"lane": name, "paused": paused}, f"lane {name} {'is paused: what is placed goes on' if paused else 'goes on'}", as_json
-    )
+        told.say(connection, f"lane {name}", "goes on", operations.resume_lane(connection, name), as_json)

@@ -43,8 +43,12 @@ _log = logging.getLogger(__name__)
 
 _FLUSH_S = 5.0
 """How long an orderly end waits for messages on their way; what is left the next leader sends again."""
+_ASK_AGAIN_S = 0.02
+"""How often a lane that is to be handed over is asked for."""
 _BACKOFF_S = (0.1, 0.3, 1.0, 2.0)
 """Waits after failures in a row: short, since a lease of 4 s is running out meanwhile."""
+_UNABLE = 2
+"""So many failures in a row are no accident."""
 _STEADY_S = 3.0
 """A leadership that the services fail sooner than this has failed in a row with the one before, though small ticks went through: a full disk has room
 for some."""
@@ -80,10 +84,13 @@ class Leader:
         self._above = 0
         self._failures = 0
         self._steady_at = 0.0
+        self._patient_until = 0.0
+        self._gave_up = False
         self._thread = threading.Thread(target=self._run, name=f"leader-{lane}", daemon=True)
 
-    def start(self) -> None:
-        """Begin to lead, in a thread."""
+    def start(self, patience_s: float = 0.0) -> None:
+        """Begin to lead, in a thread. `patience_s`: how long to wait for a lane that another still leads, and is to hand over."""
+        self._patient_until = time.monotonic() + patience_s
         self._thread.start()
 
     def stop(self) -> None:
@@ -96,6 +103,11 @@ class Leader:
         return not self._thread.is_alive()
 
     @property
+    def unable(self) -> bool:
+        """It fails again and again, or has given the lane up, since it could not lead it; another may be able to (L24)."""
+        return self._gave_up or self._failures >= _UNABLE
+
+    @property
     def alive(self) -> bool:
         """It leads or tries to."""
         return self._thread.is_alive()
@@ -105,7 +117,7 @@ class Leader:
             store = self._world.store()
             try:
                 self._make_topics()  # a lane whose topics are wrong is this leader's trouble alone
-                term = store.seize(self._above)
+                term = self._seize(store)
                 if term is None:
                     return
                 self._lead(store, term)
@@ -114,6 +126,7 @@ class Leader:
                 return
             except KafkaSilent as error:
                 _log.error("gives up lane %s: Kafka does not answer: %s", self.lane, error)
+                self._gave_up = True
                 self._stop.wait(self._rules.lost_after_s)
                 return
             except Restored as error:
@@ -126,6 +139,13 @@ class Leader:
                 self._failed(error)
             finally:
                 store.close()
+
+    def _seize(self, store: LaneStore) -> Term | None:
+        """T1. What another is to hand over is asked for again and again, so that the lane pauses for no longer than a take-over takes."""
+        while (term := store.seize(self._above)) is None:
+            if time.monotonic() >= self._patient_until or self._stop.wait(_ASK_AGAIN_S):
+                return None
+        return term
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, JobyardError):

@@ -70,9 +70,9 @@ class Coordinator:
                 return
             housekeeper = Housekeeper(self._keep)
             housekeeper.start()
-            lanes = PostgresLanes(self._plan.database_url)
+            lanes = PostgresLanes(self._plan.database_url, self._me)
             try:
-                Election(lanes, self._plan.lanes, self._leader, self._plan.rules).run(stop)
+                Election(lanes, self._me, self._plan.lanes, self._leader, self._plan.rules).run(stop)
             finally:
                 housekeeper.stop()
                 lanes.close()

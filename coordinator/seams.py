@@ -1,6 +1,6 @@
 """What the coordinator needs of the world, as Protocols. Adapters prove themselves in the composition root."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -127,15 +127,39 @@ class LaneStore(Protocol):
         ...
 
 
-class Lanes(Protocol):
-    """Which lanes there are, and who leads them (election)."""
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A coordinator that is alive. `wanted`: the only lanes that it leads; empty: all. `unable`: lanes that it could not lead just now.
 
-    def all(self) -> list[str]:
-        """Names of all lanes."""
+    `settled`: it has been here for a while; until then nobody hands a lane over to it."""
+
+    coordinator: str
+    wanted: frozenset[str] = frozenset()
+    unable: frozenset[str] = frozenset()
+    settled: bool = True
+
+    def may_lead(self, lane: str) -> bool:
+        """Whether it can be given this lane."""
+        return (not self.wanted or lane in self.wanted) and lane not in self.unable
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look, by the database's clock. `lanes`: all, with the coordinator whose lease holds; None: nobody's does. `peers`: who asked among them."""
+
+    lanes: Mapping[str, str | None]
+    peers: Sequence[Peer]
+
+
+class Lanes(Protocol):
+    """Which lanes there are, who leads them, and who else could (election)."""
+
+    def look(self, wanted: Collection[str], unable: Collection[str]) -> Seen:
+        """Say that we are alive, with the only lanes that we lead (none: all) and those that we could not lead just now; and see the others."""
         ...
 
-    def free(self) -> list[str]:
-        """Names of the lanes whose lease is over, by the database's clock."""
+    def leave(self) -> None:
+        """Say that we are not there any more. Never raises."""
         ...
 
 

@@ -1,6 +1,7 @@
 """What was decided, for people: a log line for what is rare. Derived from events, so names cannot drift."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -54,6 +55,19 @@ def _answered(e: events.Answered) -> tuple[int, str, tuple[object, ...]]:
     return logging.INFO, "command %d: %s %s", (e.command_id, e.code or "done", e.answer)
 
 
+def _drain_ended(e: events.DrainEnded) -> tuple[int, str, tuple[object, ...]]:
+    return logging.INFO, "agent %s has left, its drain is over", (e.name,)
+
+
+def _repaired(e: events.Repaired) -> tuple[int, str, tuple[object, ...]]:
+    some = ", ".join(e.job_ids[:3]) + (" …" if len(e.job_ids) > 3 else "")
+    return (
+        logging.WARNING,
+        "repaired by %s: %d jobs of fence %d on agent %s %s: %s",
+        (e.rule, len(e.job_ids), e.fence, e.agent, e.action, some),
+    )
+
+
 LINES: Final[dict[type[object], Line]] = {
     events.Refused: _refused,
     events.Quarantined: _quarantined,
@@ -64,6 +78,8 @@ LINES: Final[dict[type[object], Line]] = {
     events.AgentEnded: _ended,
     events.FencedOff: _fenced,
     events.Answered: _answered,
+    events.DrainEnded: _drain_ended,
+    events.Repaired: _repaired,
 }
 """Events that get a log line."""
 
@@ -95,15 +111,18 @@ SILENT: Final[frozenset[type[object]]] = frozenset(
 
 
 class Telemetry:
-    """Logs one lane's events."""
+    """Logs one lane's events. `repairs`: jobs repaired since the leadership began, by rule and what was done."""
 
     def __init__(self, lane: str) -> None:
         self._lane = lane
+        self.repairs: Counter[tuple[str, str]] = Counter()
 
     def saw(self, decided: Iterable[Event]) -> None:
         """Take note of what a committed tick decided."""
         for event in decided:
             kind = type(event)
+            if isinstance(event, events.Repaired):
+                self.repairs[event.rule, event.action] += len(event.job_ids)
             line = LINES.get(kind)
             if line is not None:
                 level, text, arguments = line(event)

@@ -130,6 +130,33 @@ class LaneSummary(msgspec.Struct, frozen=True):
     oldest_pending_s: float | None
     finished_last_minute: int
     failed_last_minute: int
+    paused_at: datetime | None = None
+    paused_by: str | None = None
+    paused_reason: str | None = None
+
+
+class KindSummary(msgspec.Struct, frozen=True):
+    """A kind, with its defaults as last synced: a row of the view kind_summary. `waiting`: its jobs that are not placed; `agents`: live ones that know it."""
+
+    kind: str
+    declared: bool
+    paused: bool
+    version: int
+    lane: str | None
+    priority: str
+    size: float
+    size_arg: str | None
+    timeout_s: float | None
+    max_attempts: int
+    retry: Json
+    tags: dict[str, str] | None
+    waiting: int
+    running: int
+    agents: int
+    synced_at: datetime
+    paused_at: datetime | None
+    paused_by: str | None
+    paused_reason: str | None
 
 
 class AgentLoad(msgspec.Struct, frozen=True):
@@ -188,6 +215,7 @@ _TIMELINE = Query("job_timeline", Happening)
 _LATE = Query("late_outcomes", LateOutcome)
 _STUCK = Query("stuck_jobs", StuckJob)
 _LANES = Query("lane_summaries", LaneSummary)
+_KINDS = Query("kind_summaries", KindSummary)
 _AGENTS = Query("agent_loads", AgentLoad)
 _ERRORS = Query("error_counts", ErrorCount)
 _NOW = Query("server_now", ServerNow)
@@ -238,6 +266,12 @@ def lane_summary(connection: Connection) -> list[LaneSummary]:
     """All lanes, by name."""
     with errors(AUDITOR):
         return _LANES.all(connection)
+
+
+def kind_summary(connection: Connection) -> list[KindSummary]:
+    """All kinds, by name."""
+    with errors(AUDITOR):
+        return _KINDS.all(connection)
 
 
 def agent_load(connection: Connection) -> list[AgentLoad]:

@@ -1,5 +1,6 @@
 """What a tick decided, as rows: one writer for each type of event, one list of rows for each table. Nothing here talks to the database."""
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ FREE_BUCKETS = Statement("free_buckets")
 ANSWER_COMMAND = Statement("answer_command")
 DENY_COMMAND = Statement("deny_command")
 LEARN_DURATIONS = Statement("learn_durations")
+END_DRAIN = Statement("end_drain")
+NOTE_REPAIRS = Statement("note_repairs")
 
 _JUST_AFTER: Final = 0.000_001
 """A retry by hand voids what became final before it: two of these of one job in one tick need an order."""
@@ -261,6 +264,22 @@ class Journal:
         }
         self._calls.append((ANSWER_COMMAND, values))
 
+    def drain_ended(self, event: e.DrainEnded) -> None:
+        self._calls.append((END_DRAIN, {"lane_id": self._lane_id, "name": event.name}))
+
+    def repaired(self, event: e.Repaired) -> None:
+        """By a statement that looks the jobs' kinds up: what an agent should not hold is in nobody's memory, and may be no job at all."""
+        detail = {"rule": event.rule, "action": event.action, "fence": event.fence, "agent": storable.text(event.agent, 200)}
+        values: dict[str, object] = {
+            "lane_id": self._lane_id,
+            "job_ids": event.job_ids,
+            "low": min(event.job_ids),
+            "high": max(event.job_ids),
+            "at": at_text(event.at),
+            "detail": json.dumps(detail),
+        }
+        self._calls.append((NOTE_REPAIRS, values))
+
     def not_here(self, event: e.NotHere) -> None:
         values: dict[str, object] = {"command_id": event.command_id, "lane_id": self._lane_id, "answer": NO_SUCH_JOB}
         self._calls.append((DENY_COMMAND, values))
@@ -301,7 +320,9 @@ WRITERS: Final[dict[type[Any], Writer | None]] = {
     e.BucketsMoved: Journal.buckets_moved,
     e.Answered: Journal.answered,
     e.NotHere: Journal.not_here,
+    e.DrainEnded: Journal.drain_ended,
     e.Learned: Journal.learned,
+    e.Repaired: Journal.repaired,
     # Counted or sent only: nothing is written.
     e.Accepted: None,
     e.BucketsWanted: None,

@@ -25,7 +25,6 @@ class KindRow(NamedTuple):
     max_attempts: int
     retry: str | None
     tags: str | None
-    paused: bool
 
 
 ALL_KINDS = Query("all_kinds", KindRow)
@@ -37,14 +36,13 @@ _MEET_TIMEOUT = b"set lock_timeout = '100ms'"
 
 
 class KindNumbers:
-    """Names ⇄ numbers. `fresh`: kinds met since they were last told to the core. `paused`: those that are, as last read."""
+    """Names ⇄ numbers. `fresh`: kinds met since they were last told to the core."""
 
     def __init__(self) -> None:
         self.ids: dict[str, int] = {}
         self.names: dict[int, str] = {}
         self.kinds: dict[str, Kind] = {}
         self.fresh: dict[str, Kind] = {}
-        self.paused: set[str] = set()
 
     def load(self, connection: Connection) -> None:
         """Read all of them."""
@@ -63,10 +61,6 @@ class KindNumbers:
                 retry=None if row.retry is None else msgspec.json.decode(row.retry, type=Retrying),
                 tags=None if row.tags is None else msgspec.json.decode(row.tags, type=dict[str, str]),
             )
-            if row.paused:
-                self.paused.add(row.kind)
-            else:
-                self.paused.discard(row.kind)
             self.ids[row.kind] = row.kind_id
             self.names[row.kind_id] = row.kind
             self.kinds[row.kind] = self.fresh[row.kind] = kind

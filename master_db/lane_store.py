@@ -27,7 +27,7 @@ from jobyard.master_db.intake import FEW, LOCKED, Inserted, Intake, New, returne
 from jobyard.master_db.journal import Journal
 from jobyard.master_db.kind_numbers import KindNumbers
 from jobyard.master_db.queries import Query, Statement
-from jobyard.master_db.snapshot import LANE_PAUSED, LOOK_SNAPSHOT, load
+from jobyard.master_db.snapshot import LOOK_SNAPSHOT, MODES_OF_LANE, load, modes_of
 from jobyard.process.points import Point, reached
 
 
@@ -112,7 +112,6 @@ class PostgresLaneStore:
         self._locked = False
         self._slept_at: int | None = None
         self._held = False
-        self._lane_paused = False
         self._complete_at = 0.0
 
     # ---- taking and giving the lane
@@ -201,6 +200,8 @@ class PostgresLaneStore:
             answers = Answers()
             if questions.kinds:
                 self._kinds.load(connection)
+            if questions.modes:
+                answers.modes = modes_of(MODES_OF_LANE.one(connection, lane_id=self._lane_id))
             if self._answering.incomplete and self._monotonic() >= self._complete_at:
                 self._answering.complete(connection)
                 self._complete_at = self._monotonic() + self._rules.held_again_s
@@ -220,9 +221,6 @@ class PostgresLaneStore:
             answers.kinds = self._kinds.told()
             if questions.kinds:
                 answers.kinds = dict(self._kinds.kinds)
-                self._lane_paused = LANE_PAUSED.one(connection, lane_id=self._lane_id).paused
-            if answers.kinds:
-                answers.paused = (self._lane_paused, frozenset(self._kinds.paused))
             if self._slept_at is not None and self._answering.look is not None:
                 answers.settled = self._answering.look.xmin >= self._slept_at
             new.count(answers)

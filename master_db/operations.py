@@ -5,7 +5,7 @@ connection is in autocommit, as it must be for waiting.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from jobyard.contracts.errors import InvalidJob, JobyardError, NotFound, WaitTim
 from jobyard.contracts.priority import PriorityName
 from jobyard.contracts.topics import problem_of_name
 from jobyard.master_db import audit
-from jobyard.master_db.audit import AgentLoad, LaneSummary
+from jobyard.master_db.audit import AgentLoad, KindSummary, LaneSummary
 from jobyard.master_db.connection import CLIENT, OPERATOR, Connection, errors
 from jobyard.master_db.queries import Query
 
@@ -34,27 +34,21 @@ class Number(NamedTuple):
     number: int
 
 
-class ToldLane(NamedTuple):
-    """A lane, and the number of the command that tells its leader."""
-
-    lane: str
-    number: int
-
-
-class Told(NamedTuple):
-    """An agent of which something was asked, and the number of the command that tells its lane's leader."""
-
-    agent: str
-    lane: str
-    number: int
-
-
 class Answer(NamedTuple):
     """The leader's answer. `code`: None = done, else the SQLSTATE of a refusal; `answer`: in words."""
 
     answered_at: datetime
     code: str | None
     answer: str | None
+
+
+class DurationShown(NamedTuple):
+    """How long jobs up to a size (and above half of it) take, in seconds, by so many that have ended."""
+
+    lane: str
+    size_up_to: float
+    mean_s: float
+    ends: int
 
 
 class AgentRow(msgspec.Struct, frozen=True):
@@ -73,47 +67,19 @@ class AgentRow(msgspec.Struct, frozen=True):
     kinds: list[str]
 
 
-class KindShown(msgspec.Struct, frozen=True):
-    """A kind: the defaults of its jobs. `declared`: by code that was synced; else a job has named it. `size_arg`: the argument that is its jobs' size."""
-
-    kind: str
-    declared: bool
-    paused: bool
-    version: int
-    lane: str | None
-    priority: PriorityName
-    size: float
-    size_arg: str | None
-    timeout_s: float | None
-    max_attempts: int
-    retry: str | None
-    tags: str | None
-    synced_at: datetime
-
-
-class DurationShown(NamedTuple):
-    """How long jobs up to a size (and above half of it) take, in seconds, by so many that have ended."""
-
-    lane: str
-    size_up_to: float
-    mean_s: float
-    ends: int
-
-
 _ADD_LANE = Query("add_lane", Added)
-_KINDS = Query("kinds_declared", KindShown)
-_DURATIONS = Query("durations_of_kind", DurationShown)
 _CANCEL = Query("cancel", Number)
 _RETRY = Query("retry", Number)
 _RESCHEDULE = Query("reschedule", Number)
 _OPERATE = Query("operate", Number)
 _EXPLAIN = Query("explain", Number)
+_DURATIONS = Query("durations_of_kind", DurationShown)
 _PAUSE_LANE = Query("pause_lane", Number)
 _RESUME_LANE = Query("resume_lane", Number)
-_PAUSE_KIND = Query("pause_kind", ToldLane)
-_RESUME_KIND = Query("resume_kind", ToldLane)
-_DRAIN_AGENTS = Query("drain_agents", Told)
-_RESUME_AGENTS = Query("resume_agents", Told)
+_PAUSE_KIND = Query("pause_kind", Number)
+_RESUME_KIND = Query("resume_kind", Number)
+_DRAIN_AGENT = Query("drain_agent", Number)
+_RESUME_AGENT = Query("resume_agent", Number)
 _ANSWER = Query("command_answer", Answer)
 _AGENTS_EVER = Query("agents_ever", AgentRow)
 
@@ -178,55 +144,65 @@ def explain(connection: Connection, job_id: str) -> int:
         return _EXPLAIN.one(connection, job=job_id).number
 
 
-def pause_lane(connection: Connection, lane: str, *, paused: bool) -> int:
-    """Place nothing of the lane any more, or again; returns the number of the command that tells its leader. Raises InvalidJob for an unknown lane."""
-    with errors(OPERATOR):
-        return (_PAUSE_LANE if paused else _RESUME_LANE).one(connection, lane=lane).number
-
-
-def pause_kind(connection: Connection, kind: str, *, paused: bool) -> list[ToldLane]:
-    """The same for a kind, in all lanes. Raises InvalidJob for an unknown kind."""
-    with errors(OPERATOR):
-        return (_PAUSE_KIND if paused else _RESUME_KIND).all(connection, kind=kind)
-
-
-def kinds(connection: Connection) -> list[KindShown]:
-    """All kinds, by name."""
-    with errors(OPERATOR):
-        return _KINDS.all(connection, name=None)
-
-
-def kind(connection: Connection, name: str) -> KindShown:
-    """One kind. Raises NotFound."""
-    with errors(OPERATOR):
-        found = _KINDS.first(connection, name=name)
-    if found is None:
-        raise NotFound(f'no kind {name!r}; "jobyard kind list" shows those that are there')
-    return found
-
-
 def durations(connection: Connection, kind: str) -> list[DurationShown]:
-    """How long jobs of a kind take, by lane and size."""
+    """How long jobs of a kind take, by lane and size, as their leaders have learned."""
     with errors(OPERATOR):
         return _DURATIONS.all(connection, name=kind)
-
-
-def drain_agents(connection: Connection, names: Sequence[str], host: str | None, *, stop: bool) -> list[Told]:
-    """Let agents of these names, or of this host, take nothing new; with `stop` they end when nothing runs there. Those that are there."""
-    with errors(OPERATOR):
-        return _DRAIN_AGENTS.all(connection, names=list(names) or None, host=host, stop=stop)
-
-
-def resume_agents(connection: Connection, names: Sequence[str], host: str | None) -> list[Told]:
-    """Let them take work again. Those that are there."""
-    with errors(OPERATOR):
-        return _RESUME_AGENTS.all(connection, names=list(names) or None, host=host)
 
 
 def operate(connection: Connection, lane: str, verb: str, args: dict[str, object] | None = None) -> int:
     """Record a command for a lane's leader; returns its number. Raises InvalidJob for an unknown lane."""
     with errors(OPERATOR):
         return _OPERATE.one(connection, lane=lane, verb=verb, args=Jsonb(args or {})).number
+
+
+def pause_lane(connection: Connection, lane: str, reason: str | None = None) -> list[int]:
+    """Place nothing in the lane any more; returns the command's number. Raises InvalidJob for an unknown lane."""
+    with errors(OPERATOR):
+        return [_PAUSE_LANE.one(connection, lane=lane, reason=reason).number]
+
+
+def resume_lane(connection: Connection, lane: str) -> list[int]:
+    """Place jobs in the lane again; returns the command's number. Raises InvalidJob for an unknown lane."""
+    with errors(OPERATOR):
+        return [_RESUME_LANE.one(connection, lane=lane).number]
+
+
+def pause_kind(connection: Connection, kind: str, reason: str | None = None) -> list[int]:
+    """Place nothing of the kind any more, in any lane; returns a number for each lane. Raises NotFound."""
+    with errors(OPERATOR):
+        return [row.number for row in _PAUSE_KIND.all(connection, kind=kind, reason=reason)]
+
+
+def resume_kind(connection: Connection, kind: str) -> list[int]:
+    """Place jobs of the kind again; returns a number for each lane. Raises NotFound."""
+    with errors(OPERATOR):
+        return [row.number for row in _RESUME_KIND.all(connection, kind=kind)]
+
+
+def drain_agent(connection: Connection, agent: str, *, lane: str | None = None, stop: bool = False, reason: str | None = None) -> list[int]:
+    """Give an agent nothing new; returns a number for each lane that it lives in. `stop`: it ends once nothing runs there. Raises NotFound."""
+    with errors(OPERATOR):
+        return [row.number for row in _DRAIN_AGENT.all(connection, agent=agent, lane=lane, stop=stop, reason=reason)]
+
+
+def resume_agent(connection: Connection, agent: str, *, lane: str | None = None) -> list[int]:
+    """End a drain; returns a number for each lane. Raises NotFound."""
+    with errors(OPERATOR):
+        return [row.number for row in _RESUME_AGENT.all(connection, agent=agent, lane=lane)]
+
+
+def kinds(connection: Connection) -> list[KindSummary]:
+    """All kinds, by name."""
+    return audit.kind_summary(connection)
+
+
+def kind(connection: Connection, name: str) -> KindSummary:
+    """One kind. Raises NotFound."""
+    for found in audit.kind_summary(connection):
+        if found.kind == name:
+            return found
+    raise NotFound(f'no kind {name!r}; "jobyard kind list" shows those that are known')
 
 
 def answer(connection: Connection, number: int) -> Answer | None:

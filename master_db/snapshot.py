@@ -4,8 +4,9 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from jobyard.contracts.control import Bucket
-from jobyard.coordinator.core.events import AgentState, DrainAsked, Mean
+from jobyard.coordinator.core.events import AgentState, Mean
 from jobyard.coordinator.core.places import Bundle
+from jobyard.coordinator.core.questions import Modes
 from jobyard.coordinator.core.snapshot import AgentRow, BacklogRow, Snapshot
 from jobyard.master_db.answers import Look
 from jobyard.master_db.connection import Connection
@@ -84,7 +85,6 @@ class AgentsRow(NamedTuple):
     versions: list[int]
     state: AgentState
     lost_after_s: float
-    drain: DrainAsked | None
     ended: bool
 
 
@@ -96,12 +96,6 @@ class BucketRow(NamedTuple):
     part: int
     topic_id: str
     start_offset: int
-
-
-class LanePaused(NamedTuple):
-    """Whether the lane is."""
-
-    paused: bool
 
 
 class DurationRow(NamedTuple):
@@ -121,6 +115,15 @@ class Backlog(NamedTuple):
     run_at: float
 
 
+class ModesRow(NamedTuple):
+    """What operators have set for a lane. `drained`, `stops`: agents by name, in the same order."""
+
+    paused: bool
+    paused_kinds: list[str]
+    drained: list[str]
+    stops: list[bool]
+
+
 LOOK_SNAPSHOT = Query("look_snapshot", LookedAt)
 LOAD_LEASE = Query("load_lease", Lease)
 OPEN_BUNDLES = Query("open_bundles", BundleRow)
@@ -130,7 +133,7 @@ RUNNING_OF_LANE = Query("running_of_lane", RunningRow)
 AGENTS_OF_LANE = Query("agents_of_lane", AgentsRow)
 BUCKETS_OF_LANE = Query("buckets_of_lane", BucketRow)
 BACKLOG = Query("backlog", Backlog)
-LANE_PAUSED = Query("lane_paused", LanePaused)
+MODES_OF_LANE = Query("modes_of_lane", ModesRow)
 DURATIONS_OF_LANE = Query("durations_of_lane", DurationRow)
 
 
@@ -140,6 +143,11 @@ class Loaded(NamedTuple):
     snapshot: Snapshot
     lease_at: str
     look: Look
+
+
+def modes_of(row: ModesRow) -> Modes:
+    """As the core has them."""
+    return Modes(row.paused, frozenset(row.paused_kinds), dict(zip(row.drained, row.stops, strict=True)))
 
 
 def load(connection: Connection, lane_id: int, epoch: int, kinds: KindNumbers) -> Loaded | None:
@@ -155,7 +163,7 @@ def load(connection: Connection, lane_id: int, epoch: int, kinds: KindNumbers) -
         running = RUNNING_OF_LANE.cursor(connection, lane_id=lane_id)
         backlog = BACKLOG.cursor(connection, lane_id=lane_id)
         held = ANY_HELD.cursor(connection, lane_id=lane_id)
-        paused = LANE_PAUSED.cursor(connection, lane_id=lane_id)
+        modes = MODES_OF_LANE.cursor(connection, lane_id=lane_id)
         durations = DURATIONS_OF_LANE.cursor(connection, lane_id=lane_id)
     lease = leases.fetchone()
     if lease is None:
@@ -172,7 +180,7 @@ def load(connection: Connection, lane_id: int, epoch: int, kinds: KindNumbers) -
         kinds=dict(kinds.kinds),
         backlog=[BacklogRow(row.priority, kinds.names[row.kind_id], row.run_at) for row in backlog.fetchall()],
         held=any(row.any for row in held.fetchall()),
-        paused=(any(row.paused for row in paused.fetchall()), frozenset(kinds.paused)),
+        modes=modes_of(modes.fetchall()[0]),
         durations=[Mean(kinds.names[row.kind_id], row.size_class, row.ends, row.mean_s) for row in durations.fetchall()],
     )
     connection.execute(b"commit")
@@ -193,7 +201,6 @@ def _agent(row: AgentsRow, owned: dict[int, list[Bucket]], kinds: KindNumbers) -
         lost_after_s=row.lost_after_s,
         buckets=owned.get(row.agent_id, []),
         ended=row.ended,
-        drain=row.drain,
     )
 
 

@@ -25,6 +25,8 @@ from jobyard.contracts.rules import RULES, Rules
 from jobyard.contracts.states import Outcome
 
 LONGEST_WAIT_S = 1.0
+_LAST_REPORTS_S = 25.0
+"""How long an agent that ends after a drain waits for the broker to acknowledge its last reports."""
 
 
 class Agent:
@@ -101,7 +103,8 @@ class Agent:
             case Cancel():
                 self._cancel_asked(message, now, at)
             case Drain():
-                self._drain(True, message.stop)
+                self._drain(True)
+                self._stops = message.stop
             case Resume():
                 self._drain(False)
             case Fenced():
@@ -181,8 +184,6 @@ class Agent:
         starts: list[Held] = []
         for held in self._starting.acknowledged(starts, now):
             self._release(held, "not started in time")
-        if self._stops and not self._leaving and not len(self._running):
-            self.terminate(now, 0.0)
         if not self._leaving:
             for held in self._backlog.overdue(now):
                 self._release(held, "not started in time")
@@ -191,6 +192,10 @@ class Agent:
         self._beat(actions, now)  # first: whoever reads what comes back must know by then that this one takes nothing new
         self._tell_running(actions, now)
         actions += self._ends.take()
+        if self._draining and self._stops and not self._leaving and not len(self._running):
+            self.terminate(now, _LAST_REPORTS_S)
+            actions += self._actions
+            self._actions = []
         if self._leaving:
             self._leave(self._leaving, actions, now, settled)
         if starts:
@@ -300,12 +305,13 @@ class Agent:
         held.end = End(held.job.id, held.attempt, Outcome.CANCELLED, None, at)
         self._ends.ended(held.life.id, held.fence, held.end)
 
-    def _drain(self, draining: bool, stop: bool = False) -> None:
-        self._stops = draining and (stop or self._stops)
+    def _drain(self, draining: bool) -> None:
         if draining and not self._draining:
             self._pulse.hasten()
             for held in list(self._backlog.all()):
                 self._release(held, "the agent is drained")
+        if not draining:
+            self._stops = False
         if draining != self._draining:
             self._draining = draining
             self._actions.append(Note("draining" if draining else "resumed"))

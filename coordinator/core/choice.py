@@ -9,6 +9,7 @@ from jobyard.contracts.moments import Instant
 from jobyard.contracts.rules import Rules
 from jobyard.coordinator.core.books.agents import Agent, Entry
 from jobyard.coordinator.core.books.durations import Durations
+from jobyard.coordinator.core.books.pauses import Pauses
 from jobyard.coordinator.core.books.pools import Pool, Pools
 from jobyard.coordinator.core.books.reservations import Reservations
 from jobyard.coordinator.core.books.waiting import Strand
@@ -35,11 +36,12 @@ class Chosen:
 class Choice:
     """Used by the pass alone."""
 
-    def __init__(self, rules: Rules, pools: Pools, reservations: Reservations, durations: Durations) -> None:
+    def __init__(self, rules: Rules, pools: Pools, reservations: Reservations, durations: Durations, pauses: Pauses) -> None:
         self._rules = rules
         self._pools = pools
         self._reservations = reservations
         self._durations = durations
+        self._pauses = pauses
         # of this pass: (kind, version, short, priority if it matters) → a size that found no room; pool → the smallest class of a long kind that waits
         # for a slot; the largest class that waits for room; per priority the first that waits without a reservation
         self._full: dict[tuple[str, int, bool, int], float] = {}
@@ -55,9 +57,13 @@ class Choice:
         self._blocked.clear()
         if self._reservations:
             self._reservations.check()
+            for strand in [reservation.strand for reservation in self._reservations if self._pauses.kind(reservation.strand.kind)]:
+                self._reservations.ended(strand)
 
     def agent(self, strand: Strand, now: Instant) -> Chosen | None:
         """Where the head of a strand goes; None: it waits. May reserve an agent for a larger job that waits longer, which this one would pass."""
+        if self._pauses.kind(strand.kind):
+            return None
         size = strand.heap[0][3].job.size
         short = self._durations.short(strand.duration)
         # while agents are reserved, a higher priority may have room that a lower one has not
@@ -84,7 +90,12 @@ class Choice:
             self._full.clear()
 
     def sat_out(self, strand: Strand) -> None:
-        """Its head waits: those that come later in order make gaps for it, get no window where it waits for a slot, and pass it only for so long."""
+        """Its head waits: those that come later in order make gaps for it, get no window where it waits for a slot, and pass it only for so long.
+
+        But for a paused one, for which nothing is kept free (S15).
+        """
+        if self._pauses.kind(strand.kind):
+            return
         if self._pools.largest(strand.kind, strand.version) > 0.0:
             self._packed_below = max(self._packed_below, strand.size_class)
             reserved = bool(self._reservations) and self._reservations.of(strand) is not None

@@ -7,6 +7,7 @@ from jobyard.contracts.bundle import BundleMessage
 from jobyard.contracts.codec import VERSION
 from jobyard.contracts.control import Cancel, Confirm, ControlMessage, Drain, Fenced, Resume, Welcome
 from jobyard.coordinator.core.books.bundles import Bundles
+from jobyard.coordinator.core.books.drains import Drains
 from jobyard.coordinator.core.books.fleet import Fleet
 from jobyard.coordinator.core.events import AgentJoined, CancelSent, Confirmed, DrainSent, Event, FencedOff, Placed, Resent, Welcomed
 from jobyard.coordinator.core.places import Bundle
@@ -28,10 +29,11 @@ class Outgoing:
 class Dispatch:
     """Makes messages of events. Asked only between a commit and the next tick's hear."""
 
-    def __init__(self, epoch: int, bundles: Bundles, fleet: Fleet) -> None:
+    def __init__(self, epoch: int, bundles: Bundles, fleet: Fleet, drains: Drains) -> None:
         self._epoch = epoch
         self._bundles = bundles
         self._fleet = fleet
+        self._drains = drains
         self._since: dict[int, tuple[str, int]] = {}
 
     def message(self, event: Event) -> Outgoing | None:
@@ -66,11 +68,9 @@ class Dispatch:
             agent = self._fleet.current(event.incarnation)
             if agent is None:
                 return None
-            if event.drain is None:
-                return _control(Resume(v=VERSION, epoch=self._epoch, agent=agent.name, incarnation=agent.incarnation))
-            return _control(
-                Drain(v=VERSION, epoch=self._epoch, agent=agent.name, incarnation=agent.incarnation, stop=event.drain == "stop")
-            )
+            if event.drain:
+                return _control(Drain(v=VERSION, epoch=self._epoch, agent=agent.name, incarnation=agent.incarnation, stop=event.stop))
+            return _control(Resume(v=VERSION, epoch=self._epoch, agent=agent.name, incarnation=agent.incarnation))
         return None
 
     def _welcome(self, incarnation: str) -> Outgoing | None:
@@ -86,7 +86,7 @@ class Dispatch:
                 stamp=agent.stamp,
                 buckets=agent.buckets,
                 lost_after_s=agent.lost_after_s,
-                draining=agent.drain is not None,
+                draining=self._drains.drained(agent.name),
             )
         )
 

@@ -15,8 +15,7 @@ from jobyard.coordinator.core.batch import BadMessage
 from jobyard.coordinator.core.places import Bundle, Waiting
 
 AgentState = Literal["active", "draining", "unreachable", "lost", "replaced", "gone"]
-DrainAsked: TypeAlias = Literal["drain", "stop"]
-"""What operators asked of an agent: to take nothing new; and also to end when nothing runs there any more."""
+RepairAction = Literal["sent_again", "cancelled", "marked_started"]
 
 
 @dataclass(slots=True)
@@ -259,10 +258,11 @@ class Resent:
 
 @dataclass(slots=True)
 class DrainSent:
-    """Drain (or resume) is sent to an agent, and again while its heartbeat disagrees. Not written: the row was changed by whoever asked."""
+    """Drain (or resume) is sent to an agent whose heartbeat disagrees. Not written. `stop`: it is to end once it holds nothing."""
 
     incarnation: str
-    drain: DrainAsked | None
+    drain: bool
+    stop: bool = False
 
 
 @dataclass(slots=True)
@@ -280,6 +280,28 @@ class Learned:
     """Means that have changed since they were last written, every few seconds."""
 
     means: list[Mean]
+
+
+@dataclass(slots=True)
+class DrainEnded:
+    """A drained agent has left in order: a process of its name that comes later is not drained."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class Repaired:
+    """What the leader believed and what is so were not the same, and were made so: a row of job_events for each job, `repaired`.
+
+    `rule`: the protocol's. `action`: sent_again, cancelled, or marked_started. `agent`: its name.
+    """
+
+    rule: str
+    action: RepairAction
+    fence: int
+    job_ids: list[str]
+    agent: str
+    at: Instant
 
 
 @dataclass(slots=True)
@@ -325,7 +347,9 @@ Event: TypeAlias = (
     | CancelSent
     | Resent
     | DrainSent
+    | DrainEnded
     | Learned
+    | Repaired
     | Answered
     | NotHere
 )

@@ -8,6 +8,7 @@ from jobyard.coordinator.core.batch import Batch
 from jobyard.coordinator.core.books.agents import Agent
 from jobyard.coordinator.core.books.backlog import Backlogs
 from jobyard.coordinator.core.books.bundles import Bundles
+from jobyard.coordinator.core.books.drains import Drains
 from jobyard.coordinator.core.books.durations import Durations
 from jobyard.coordinator.core.books.fleet import Fleet
 from jobyard.coordinator.core.books.kinds import Kinds
@@ -20,7 +21,7 @@ from jobyard.coordinator.core.books.waiting import WaitingJobs
 from jobyard.coordinator.core.choice import Choice
 from jobyard.coordinator.core.closing import Closing
 from jobyard.coordinator.core.dispatch import Dispatch, Outgoing
-from jobyard.coordinator.core.events import BucketsMoved, CancelSent, Event, FencedOff, Resent, Started, Welcomed
+from jobyard.coordinator.core.events import BucketsMoved, CancelSent, Event, FencedOff, Repaired, Resent, Started, Welcomed
 from jobyard.coordinator.core.places import Bundle
 from jobyard.coordinator.core.questions import Answers, Questions
 from jobyard.coordinator.core.snapshot import AgentRow, Snapshot
@@ -53,20 +54,21 @@ class Lane:
         self._fleet = Fleet(Pools(rules.window_s), bucket_topic_id)
         self._bundles = Bundles(snapshot.fence)
         self._quarantine = Quarantine(rules)
+        self._pauses = Pauses(snapshot.modes)
+        self._drains = Drains(snapshot.modes)
 
         closing = Closing(rules, self._bundles, self._fleet, self._waiting)
         self._outcomes = Outcomes(self._bundles, self._fleet, self._waiting, self._durations, closing, self._quarantine, report_topic)
-        self._membership = Membership(rules, epoch, self._fleet, self._bundles, closing, now)
+        self._membership = Membership(rules, epoch, self._fleet, self._bundles, self._drains, closing, now)
         self._admission = Admission(rules, self._kinds, self._waiting, self._quarantine, snapshot.held)
-        self._commands = Commands(rules, self._bundles, self._fleet, self._waiting)
+        self._commands = Commands(rules, self._bundles, self._fleet, self._waiting, self._pauses, self._drains)
         self._readahead = Readahead(self._backlogs, self._waiting, self._fleet.pools)
         reservations = Reservations(self._fleet.pools, rules.reserved_share, rules.aging_s)
         share = AgedShare(self._waiting, rules.aging_s, rules.aged_every)
-        choice = Choice(rules, self._fleet.pools, reservations, self._durations)
-        pauses = Pauses(*snapshot.paused)
-        self._placement = Placement(rules, self._waiting, self._fleet, self._bundles, reservations, share, choice, pauses)
-        self._explanations = Explanations(self._waiting, self._bundles, self._fleet, self._durations, reservations, share, pauses)
-        self._dispatch = Dispatch(epoch, self._bundles, self._fleet)
+        choice = Choice(rules, self._fleet.pools, reservations, self._durations, self._pauses)
+        self._placement = Placement(rules, self._waiting, self._fleet, self._bundles, reservations, share, choice, self._pauses)
+        self._explanations = Explanations(self._waiting, self._bundles, self._fleet, self._durations, reservations, share, self._pauses)
+        self._dispatch = Dispatch(epoch, self._bundles, self._fleet, self._drains)
         for row in snapshot.backlog:
             self._backlogs.of(row.priority, row.kind).next_at = row.next_at
 
@@ -195,6 +197,8 @@ class Lane:
             "bundles": self._bundles.picture(),
             "agents": self._fleet.picture(),
             "held": self._admission.held,
+            "paused": self._pauses.picture(),
+            "drained": self._drains.picture(),
         }
 
     # -- the take-over
@@ -212,7 +216,6 @@ class Lane:
                 row.lost_after_s,
                 now,
                 row.state,
-                row.drain,
             )  # T4: heard now; not met before it is heard from (L6)
             agent.buckets = sorted(row.buckets, key=lambda bucket: bucket.priority)
             if row.ended:
@@ -243,8 +246,12 @@ class Lane:
     def _mark_started(self, now: Instant) -> None:
         """The reports topic is another: whatever is open may have been started, and its report destroyed (L17)."""
         for bundle in self._bundles:
-            for index in range(len(bundle.jobs)):
-                if index not in bundle.ended and index not in bundle.running:
-                    bundle.running[index] = now
-                    timeout = bundle.jobs[index].timeout_s
-                    self._opening.append(Started(bundle, index, now, None if timeout is None else later(now, timeout)))
+            marked = [index for index in range(len(bundle.jobs)) if index not in bundle.ended and index not in bundle.running]
+            for index in marked:
+                bundle.running[index] = now
+                timeout = bundle.jobs[index].timeout_s
+                self._opening.append(Started(bundle, index, now, None if timeout is None else later(now, timeout)))
+            if marked:
+                agent = self._fleet.holder(bundle.incarnation)
+                jobs = [bundle.jobs[index].id for index in marked]
+                self._opening.append(Repaired("L17", "marked_started", bundle.fence, jobs, agent.name if agent is not None else "", now))

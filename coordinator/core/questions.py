@@ -68,7 +68,28 @@ class Fresh:
     run_at: Instant
 
 
-Verb = Literal["cancel", "retry", "reschedule", "sync", "explain", "pause", "resume", "drain", "stop", "undrain"]
+Verb = Literal[
+    "cancel",
+    "retry",
+    "reschedule",
+    "explain",
+    "sync",
+    "pause_lane",
+    "resume_lane",
+    "pause_kind",
+    "resume_kind",
+    "drain_agent",
+    "resume_agent",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """What operators have set for the lane. `drained`: agents by name, and whether they are to end once they hold nothing."""
+
+    paused: bool = False
+    paused_kinds: frozenset[str] = frozenset()
+    drained: Mapping[str, bool] = field(default_factory=dict[str, bool])
 
 
 @dataclass(slots=True)
@@ -126,15 +147,16 @@ class Questions:
     late: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     look: bool = True
     kinds: bool = False
+    modes: bool = False
 
 
 @dataclass(slots=True)
 class Answers:
     """`jobs`: those that the insert showed to be new, with jobs of held_intake that went in by now. The other new ones were duplicates (`duplicates` of
     them), or are held (`held`), or were found wrong when their kind was known (`problems`). `refused`: ids that were new.
-    `kinds`: those met for the first time, or all if asked. `paused`: then also whether the lane is, and which kinds are; None: as before.
-    `agents`: incarnation → number. `held_left`: whether held_intake holds jobs of this lane. `commands`: all that are unanswered, oldest first.
-    `settled`: every transaction that was open when the leader went to sleep has ended (L25).
+    `kinds`: those met for the first time, or all if asked. `agents`: incarnation → number. `held_left`: whether held_intake holds jobs of this lane.
+    `modes`: if asked.
+    `commands`: all that are unanswered, oldest first. `settled`: every transaction that was open when the leader went to sleep has ended (L25).
     """
 
     jobs: list[Job] = field(default_factory=list[Job])
@@ -144,10 +166,10 @@ class Answers:
     problems: list[RefusedJob] = field(default_factory=list[RefusedJob])
     refused: set[str] = field(default_factory=set[str])
     kinds: dict[str, Kind] = field(default_factory=dict[str, Kind])
-    paused: tuple[bool, frozenset[str]] | None = None
     agents: dict[str, int] = field(default_factory=dict[str, int])
     due: list[DueAnswer] = field(default_factory=list[DueAnswer])
     fresh: list[Fresh] = field(default_factory=list[Fresh])
     commands: list[Command] = field(default_factory=list[Command])
     late: dict[tuple[str, int], LateSubject] = field(default_factory=dict[tuple[str, int], LateSubject])
+    modes: Modes | None = None
     settled: bool = True

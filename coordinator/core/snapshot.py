@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from jobyard.contracts.control import Bucket
 from jobyard.contracts.job import Kind
 from jobyard.contracts.moments import Instant
-from jobyard.coordinator.core.events import AgentState, DrainAsked, Mean
+from jobyard.coordinator.core.events import AgentState, Mean
 from jobyard.coordinator.core.places import Bundle
+from jobyard.coordinator.core.questions import Modes
 
 
 @dataclass(slots=True)
@@ -24,7 +25,6 @@ class AgentRow:
     lost_after_s: float
     buckets: list[Bucket]
     ended: bool
-    drain: DrainAsked | None = None
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class BacklogRow:
 class Snapshot:
     """All that a lane's memory is made of. `fence`: the last one given. `offsets`: by topic (id, next offset); empty for a lane never led.
 
-    `paused`: whether the lane is, and which kinds are. `bundles`: open ones by fence, with `ended`, `running` and `cancels` as the rows tell.
+    `bundles`: open ones by fence, with `ended`, `running` and `cancels` as the rows tell.
     """
 
     fence: int
@@ -50,5 +50,5 @@ class Snapshot:
     kinds: dict[str, Kind] = field(default_factory=dict[str, Kind])
     backlog: list[BacklogRow] = field(default_factory=list[BacklogRow])
     held: bool = False
-    paused: tuple[bool, frozenset[str]] = (False, frozenset())
+    modes: Modes = field(default_factory=Modes)
     durations: list[Mean] = field(default_factory=list[Mean])

@@ -53,7 +53,7 @@ class Cancel(_Control, tag="cancel"):
 
 
 class Drain(_Control, tag="drain"):
-    """Take nothing new; repeated while a heartbeat disagrees. `stop`: end when nothing runs any more."""
+    """Give back what is not started, and take nothing new; repeated while a heartbeat disagrees. `stop`: end once nothing runs."""
 
     stop: bool = False
 

@@ -18,6 +18,13 @@ class Rules:
     """A lease is renewed at least this often, also when nothing is to be written."""
     elect_s: float = 0.5
     """How often the others look at a lease: a dead leader's lane is led again within 5 s."""
+    alive_s: float = 2.5
+    """How long a coordinator's word that it is alive holds, on the database's clock; it says so every `elect_s`. Shorter than what is left of a dead
+    leader's lease: a lane that is free is not left to one that is dead."""
+    settled_s: float = 2.0
+    """Lanes are handed over to a coordinator that has been alive for this long: one that starts and dies again moves nothing."""
+    unable_s: float = 30.0
+    """A lane that a coordinator could not lead is left to others for this long, if there are others."""
     unreachable_after_s: float = 5.0
     """An agent unheard of for this long gets nothing new."""
     lost_after_s: float = 15.0

@@ -5,6 +5,7 @@ It keeps rows as the tables do: history is only added to, and where a job stands
 
 import bisect
 import copy
+import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -71,7 +72,7 @@ class MemoryLaneStore:
             kinds=dict(t.kinds),
             backlog=[BacklogRow(priority, kind, at) for (priority, kind), at in sorted(backlog.items())],
             held=bool(t.held),
-            paused=(t.paused, frozenset(t.paused_kinds)),
+            modes=t.modes,
             durations=[copy.copy(mean) for _, mean in sorted(t.means.items())],
         )
 
@@ -111,7 +112,8 @@ class MemoryLaneStore:
                 answers.agents[new.incarnation] = number
         if questions.kinds:
             answers.kinds.update(self._t.kinds)
-            answers.paused = (self._t.paused, frozenset(self._t.paused_kinds))
+        if questions.modes:
+            answers.modes = self._t.modes
         for due in questions.due:
             answers.due.append(self._due(due))
         if questions.look:
@@ -328,6 +330,10 @@ class MemoryLaneStore:
                 t.commands[event.command_id].answer = (event.code, event.answer)
             case e.Learned():
                 t.means.update({(mean.kind, mean.size_class): mean for mean in event.means})
+            case e.DrainEnded():
+                t.modes = dataclasses.replace(t.modes, drained={name: stop for name, stop in t.modes.drained.items() if name != event.name})
+            case e.Repaired():
+                t.repairs.append(event)
             case e.NotHere():
                 t.commands[event.command_id].not_here = True
                 t.commands[event.command_id].answer = ("JY007", "there is no such job")

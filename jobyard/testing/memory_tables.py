@@ -11,7 +11,7 @@ from jobyard.contracts.reports import Error
 from jobyard.contracts.states import Outcome, State
 from jobyard.coordinator.core import events as e
 from jobyard.coordinator.core.places import Bundle, Waiting, Why
-from jobyard.coordinator.core.questions import Command
+from jobyard.coordinator.core.questions import Command, Modes
 from jobyard.coordinator.core.snapshot import AgentRow
 
 
@@ -85,8 +85,6 @@ class MemoryLane:
     fence: int = 0
     offsets: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     kinds: dict[str, Kind] = field(default_factory=dict[str, Kind])
-    paused: bool = False
-    paused_kinds: set[str] = field(default_factory=set[str])
     means: dict[tuple[str, int], e.Mean] = field(default_factory=dict[tuple[str, int], e.Mean])
     jobs: dict[str, Job] = field(default_factory=dict[str, Job])
     pending: dict[str, PendingRow] = field(default_factory=dict[str, PendingRow])
@@ -104,6 +102,8 @@ class MemoryLane:
     buckets: dict[int, tuple[int, Bucket]] = field(default_factory=dict[int, tuple[int, Bucket]])
     commands: dict[int, CommandRow] = field(default_factory=dict[int, CommandRow])
     quarantine: list[e.Quarantined] = field(default_factory=list[e.Quarantined])
+    repairs: list[e.Repaired] = field(default_factory=list[e.Repaired])
+    modes: Modes = field(default_factory=Modes)
     held: dict[str, Job] = field(default_factory=dict[str, Job])
     locked: set[str] = field(default_factory=set[str])
     awake: bool = False

@@ -22,7 +22,7 @@ update jobyard.agents set state = $state, ended_at = $at::timestamptz where agen
 
 -- name: agents_of_lane(lane_id) -> AgentsRow
 -- Current ones, those that ended within the hour (T5), and those that still hold careful jobs until their own lease is over (L11).
-select agent_id, name, incarnation, coalesce(host, '') as host, capacity, slots, kinds, versions, state, lost_after_s, drain, ended_at is not null as ended
+select agent_id, name, incarnation, coalesce(host, '') as host, capacity, slots, kinds, versions, state, lost_after_s, ended_at is not null as ended
 from jobyard.agents
 where lane_id = $lane_id and (ended_at is null or ended_at > now() - interval '1 hour' or agent_id in (select b.agent_id from jobyard.bundles b where b.lane_id = $lane_id))
 order by agent_id;

@@ -26,7 +26,8 @@ select job_id, kind, lane, fence, at, agent, outcome::text, closed_job, error_ty
 select job_id, kind, lane, state::text, since, reason from jobyard.stuck_jobs order by since limit $most::int;
 
 -- name: lane_summaries() -> LaneSummary
-select lane, led, leader, epoch, paused, pending, scheduled, retrying, blocked, placed, running, oldest_pending_s, finished_last_minute, failed_last_minute from jobyard.lane_summary order by lane;
+select lane, led, leader, epoch, paused, pending, scheduled, retrying, blocked, placed, running, oldest_pending_s, finished_last_minute, failed_last_minute,
+  paused_at, paused_by, paused_reason from jobyard.lane_summary order by lane;
 
 -- name: agent_loads() -> AgentLoad
 select agent, host, lane, state, capacity, size_running, size_placed, slots, running, placed, kinds, last_heard_at, started_at from jobyard.agent_load order by lane, agent;
@@ -41,3 +42,7 @@ from jobyard.attempt_history
 where outcome in ('failed', 'timed_out', 'crashed', 'lost', 'interrupted') and finished_at >= $since::timestamptz and finished_at < $until::timestamptz
   and ($kind::text is null or kind = $kind) and ($lane::text is null or lane = $lane)
 group by 1, 2 order by 3 desc, 1, 2;
+
+-- name: kind_summaries() -> KindSummary
+select kind, declared, paused, version, lane, priority, size, size_arg, timeout_s, max_attempts, retry, tags, waiting, running, agents, synced_at, paused_at, paused_by, paused_reason
+from jobyard.kind_summary order by kind;

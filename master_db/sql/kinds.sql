@@ -1,9 +1,9 @@
 -- name: all_kinds() -> KindRow
-select kind_id, kind, version::int as version, priority::int as priority, size_arg, size, timeout_s, max_attempts::int as max_attempts, retry::text as retry, tags::text as tags, paused
+select kind_id, kind, version::int as version, priority::int as priority, size_arg, size, timeout_s, max_attempts::int as max_attempts, retry::text as retry, tags::text as tags
 from jobyard.kinds;
 
 -- name: some_kinds(names, numbers) -> KindRow
-select kind_id, kind, version::int as version, priority::int as priority, size_arg, size, timeout_s, max_attempts::int as max_attempts, retry::text as retry, tags::text as tags, paused
+select kind_id, kind, version::int as version, priority::int as priority, size_arg, size, timeout_s, max_attempts::int as max_attempts, retry::text as retry, tags::text as tags
 from jobyard.kinds where kind = any ($names::text[]) or kind_id = any ($numbers::int[]);
 
 -- name: meet_kinds(names)

@@ -18,28 +18,17 @@ select jobyard.operate($lane::text, $verb::text, $args::jsonb) as number;
 -- name: explain(job) -> Number
 select jobyard.explain($job::uuid) as number;
 
--- name: pause_lane(lane) -> Number
-select jobyard.pause_lane($lane::text) as number;
+-- name: pause_lane(lane, reason) -> Number
+select jobyard.pause_lane($lane::text, $reason::text) as number;
 
 -- name: resume_lane(lane) -> Number
 select jobyard.resume_lane($lane::text) as number;
 
--- name: pause_kind(kind) -> ToldLane
-select lane, command as number from jobyard.pause_kind($kind::text);
+-- name: pause_kind(kind, reason) -> Number
+select n as number from jobyard.pause_kind($kind::text, $reason::text) n;
 
--- name: resume_kind(kind) -> ToldLane
-select lane, command as number from jobyard.resume_kind($kind::text);
-
--- name: drain_agents(names, host, stop) -> Told
-select agent, lane, command as number from jobyard.drain_agents($names::text[], $host::text, $stop::boolean);
-
--- name: resume_agents(names, host) -> Told
-select agent, lane, command as number from jobyard.resume_agents($names::text[], $host::text);
-
--- name: kinds_declared(name) -> KindShown
-select k.kind, k.declared, k.paused, k.version::int as version, l.lane, (array['critical', 'high', 'medium', 'low', 'very_low'])[k.priority + 1] as priority, k.size, k.size_arg, k.timeout_s, k.max_attempts::int as max_attempts,
-  k.retry::text as retry, k.tags::text as tags, k.synced_at
-from jobyard.kinds k left join jobyard.lanes l using (lane_id) where $name::text is null or k.kind = $name::text order by k.kind;
+-- name: resume_kind(kind) -> Number
+select n as number from jobyard.resume_kind($kind::text) n;
 
 -- name: durations_of_kind(name) -> DurationShown
 select l.lane, power(2, d.size_class)::float8 as size_up_to, d.mean_s, d.ends
@@ -52,3 +41,9 @@ select answered_at, code, answer from jobyard.command_answer($number::bigint);
 select a.name as agent, a.host, l.lane, a.state, a.capacity, a.slots, a.incarnation, a.started_at, a.heard_at as last_heard_at, a.ended_at,
   array(select k.kind from jobyard.kinds k where k.kind_id = any (a.kinds) order by k.kind) as kinds
 from jobyard.agents a join jobyard.lanes l using (lane_id) where a.name = $name::text order by a.agent_id desc limit $most::int;
+
+-- name: drain_agent(agent, lane, stop, reason) -> Number
+select n as number from jobyard.drain_agent($agent::text, $lane::text, $stop::boolean, $reason::text) n;
+
+-- name: resume_agent(agent, lane) -> Number
+select n as number from jobyard.resume_agent($agent::text, $lane::text) n;

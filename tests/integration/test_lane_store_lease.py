@@ -12,10 +12,21 @@ from lane_store_builders import Database, Led, job
 
 from jobyard.contracts.errors import NotFound, ServiceUnavailable
 from jobyard.coordinator.core.questions import Questions
-from jobyard.coordinator.seams import Deposed, Term
+from jobyard.coordinator.seams import Deposed, Seen, Term
 from jobyard.master_db.intake import FEW
 from jobyard.master_db.lane_store import PostgresLaneStore
 from jobyard.master_db.lanes import PostgresLanes
+
+ME, OTHER = "00000000-0000-4000-8000-0000000000aa", "00000000-0000-4000-8000-0000000000bb"
+
+
+def looked(database: Database, me: str) -> Seen:
+    """One look of an election."""
+    lanes = PostgresLanes(database.url, me)
+    try:
+        return lanes.look([], [])
+    finally:
+        lanes.close()
 
 
 @pytest.fixture
@@ -149,11 +160,7 @@ def test_L1_each_write_reads_the_databases_clock(database: Database, led: Led) -
 def test_T1_a_lease_of_before_the_clock_was_set_back_keeps_nobody_out(database: Database, led: Led, ahead: str, free: bool) -> None:
     """No lease is taken for longer than 15 s: one that ends in an hour is of a clock that was an hour ahead, and whoever had it may be dead."""
     database.admin.execute("update jobyard.leases set lease_until = clock_timestamp() + %s::interval", [ahead])
-    lanes = PostgresLanes(database.url)
-    try:
-        assert ("default" in lanes.free()) is free
-    finally:
-        lanes.close()
+    assert (looked(database, ME).lanes["default"] is None) is free
     assert (database.store(leader="other").seize() is not None) is free
 
 
@@ -222,10 +229,33 @@ def test_an_orderly_end_gives_the_lane_away_at_once(database: Database, led: Led
 def test_lanes_are_free_when_their_lease_is_over(database: Database, led: Led) -> None:
     database.add_lane("other")
     lanes = PostgresLanes(database.url)
-    assert (lanes.all(), lanes.free()) == (["default", "other"], ["other"])
-    database.expire()
-    assert lanes.free() == ["default", "other"]
+    assert lanes.all() == ["default", "other"]
     lanes.close()
+    assert [lane for lane, leader in looked(database, ME).lanes.items() if leader is None] == ["other"]
+    database.expire()
+    assert looked(database, ME).lanes == {"default": None, "other": None}
+
+
+def test_coordinators_see_each_other_until_they_leave_or_say_nothing_for_too_long(database: Database) -> None:
+    one, two = PostgresLanes(database.url, ME), PostgresLanes(database.url, OTHER)
+    one.look(["default"], [])
+    seen = two.look([], ["default"])
+    assert [(peer.coordinator, peer.wanted, peer.unable, peer.settled) for peer in seen.peers] == [
+        (ME, frozenset({"default"}), frozenset(), False),
+        (OTHER, frozenset(), frozenset({"default"}), False),
+    ]
+    database.admin.execute("update jobyard.coordinators set started_at = started_at - interval '1 minute'")
+    assert [peer.settled for peer in one.look([], []).peers] == [True, True]
+    database.admin.execute("update jobyard.coordinators set seen_until = now() where coordinator = %s", [OTHER])
+    assert [peer.coordinator for peer in one.look([], []).peers] == [ME]
+    assert [(peer.coordinator, peer.settled) for peer in two.look([], []).peers] == [(ME, True), (OTHER, False)]  # was away: begins anew
+    one.leave()
+    assert [peer.coordinator for peer in two.look([], []).peers] == [OTHER]
+    database.admin.execute("update jobyard.coordinators set seen_until = now() - interval '2 minutes'")
+    one.look([], [])
+    assert database.count("coordinators") == 1
+    one.close()
+    two.close()
 
 
 def test_everything_here_runs_under_the_rights_of_a_coordinator(database: Database) -> None:

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from jobyard.contracts.control import Bucket
 from jobyard.contracts.moments import Instant
-from jobyard.coordinator.core.events import AgentState, DrainAsked
+from jobyard.coordinator.core.events import AgentState
 
 _LEAST_BUSY_S = 0.05
 _LEAST_RATE = 1e-300
@@ -19,7 +19,6 @@ class Agent:
     `jobs`, `size`: held in open bundles; `others_jobs`, `others_size`: what its heartbeat says still runs from earlier incarnations. `alone`: an
     oversized job is held. `reserved`: kept for a large job (S7). `suspended`: its last heartbeat says that it starts
     nothing, for lack of a lease (A6). `gave_back`: see forget_rate. `buckets`: by priority, empty until it has got its partitions. `stamp`: of its last hello.
-    `drain`: what operators asked of it, None: nothing.
     """
 
     __slots__ = (
@@ -29,7 +28,6 @@ class Agent:
         "busy_s",
         "busy_until",
         "capacity",
-        "drain",
         "ended_jobs",
         "ended_size",
         "entry",
@@ -66,7 +64,6 @@ class Agent:
         lost_after_s: float,
         heard: Instant,
         state: AgentState = "active",
-        drain: DrainAsked | None = None,
     ) -> None:
         self.agent_id = agent_id
         self.name = name
@@ -78,7 +75,6 @@ class Agent:
         self.lost_after_s = lost_after_s
         self.heard = heard
         self.state: AgentState = state
-        self.drain: DrainAsked | None = drain
         self.met = False
         self.seq = 0
         self.stamp = 0.0

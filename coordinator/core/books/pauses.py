@@ -1,17 +1,25 @@
-"""What is paused by hand: the lane, or kinds (S15). What is paused places nothing; what is placed goes on, and intake goes on."""
+"""What is paused: the lane, or kinds of it. Paused means: nothing is placed; what is placed goes on, and so does taking in (S15)."""
 
-from collections.abc import Iterable
+from jobyard.coordinator.core.questions import Modes
 
 
 class Pauses:
-    """Read at the take-over, and again whenever somebody pauses or resumes."""
+    """As the Master DB said when it was last asked. `lane`: the whole lane is paused."""
 
-    def __init__(self, lane: bool, kinds: Iterable[str]) -> None:
-        self.lane = lane
-        self.kinds = frozenset(kinds)
+    def __init__(self, modes: Modes) -> None:
+        self.lane = modes.paused
+        self._kinds = modes.paused_kinds
 
-    def told(self, lane: bool, kinds: Iterable[str]) -> bool:
-        """How it is now; whether that is another than before."""
-        before = (self.lane, self.kinds)
-        self.lane, self.kinds = lane, frozenset(kinds)
-        return (self.lane, self.kinds) != before
+    def kind(self, kind: str) -> bool:
+        """Whether jobs of this kind are paused; the lane may be as well."""
+        return kind in self._kinds
+
+    def told(self, modes: Modes) -> bool:
+        """The Master DB was asked again; whether anything goes on that was paused before."""
+        resumed = (self.lane and not modes.paused) or not self._kinds <= modes.paused_kinds
+        self.lane, self._kinds = modes.paused, modes.paused_kinds
+        return resumed
+
+    def picture(self) -> tuple[bool, list[str]]:
+        """All, for comparing."""
+        return self.lane, sorted(self._kinds)

@@ -1,4 +1,4 @@
-"""What people ask of one job, or of the lane: cancel, retry, reschedule, sync (L13, L21). A command may be refused, with a code and a reason."""
+"""What people ask of one job, or of the lane: cancel, retry, reschedule, sync, pause, drain (L13, L21). A command may be refused, with a code and a reason."""
 
 from jobyard.contracts.job import Job
 from jobyard.contracts.moments import EARLIEST, LATEST, Instant
@@ -7,29 +7,39 @@ from jobyard.contracts.rules import Rules
 from jobyard.contracts.states import State
 from jobyard.coordinator.core.batch import Batch
 from jobyard.coordinator.core.books.bundles import Bundles
+from jobyard.coordinator.core.books.drains import Drains
 from jobyard.coordinator.core.books.fleet import Fleet
+from jobyard.coordinator.core.books.pauses import Pauses
 from jobyard.coordinator.core.books.waiting import WaitingJobs
 from jobyard.coordinator.core.closing import MOST_PLACEMENTS
-from jobyard.coordinator.core.events import AgentChanged, Answered, CancelSent, DrainAsked, DrainSent, Event, Noted, NotHere, Reopened
+from jobyard.coordinator.core.events import AgentChanged, Answered, CancelSent, DrainSent, Event, Noted, NotHere, Reopened
 from jobyard.coordinator.core.places import Bundle, Waiting
-from jobyard.coordinator.core.questions import Answers, Command, Questions
+from jobyard.coordinator.core.questions import Answers, Command, Modes, Questions
 
 _RETRYABLE = frozenset({State.FAILED, State.CANCELLED, State.EXPIRED})
 _MOST_USED = 32_767
-_PAUSING = frozenset({"pause", "resume"})
-"""Verbs about a lane, or with `kind` about a kind."""
-_DRAINING: dict[str, DrainAsked | None] = {"drain": "drain", "stop": "stop", "undrain": None}
-"""Verbs about an agent, and what is asked of it."""
+_READ_AGAIN = {
+    "sync": "the kinds have been read again",
+    "pause_lane": "nothing is placed any more; what is placed goes on",
+    "resume_lane": "jobs are placed again",
+    "pause_kind": "nothing of the kind is placed any more; what is placed goes on",
+    "resume_kind": "jobs of the kind are placed again",
+    "drain_agent": "the agent gets nothing new, and was told so",
+    "resume_agent": "the agent was told to go on",
+}
+"""Verbs that mean: something was written by whoever asked; read it again. With the answer once that has been done."""
 
 
 class Commands:
     """The step. All unanswered commands come with every look; those that cannot be answered yet stay."""
 
-    def __init__(self, rules: Rules, bundles: Bundles, fleet: Fleet, waiting: WaitingJobs) -> None:
+    def __init__(self, rules: Rules, bundles: Bundles, fleet: Fleet, waiting: WaitingJobs, pauses: Pauses, drains: Drains) -> None:
         self._rules = rules
         self._bundles = bundles
         self._fleet = fleet
         self._waiting = waiting
+        self._pauses = pauses
+        self._drains = drains
         self._intake_read_at: Instant | None = None
         self._syncs: set[int] = set()
         self._reading: set[int] = set()
@@ -47,11 +57,13 @@ class Commands:
             if seen is None:
                 self._seen[command_id] = now
         self._reading, self._syncs = self._syncs, set()
-        questions.kinds = bool(self._reading)
+        questions.kinds = questions.modes = bool(self._reading)
 
     def decide(self, batch: Batch, answers: Answers, events: list[Event], now: Instant) -> None:
         """Answer what can be answered."""
         self._read |= self._reading
+        if answers.modes is not None:
+            self._modes(answers.modes, events)
         if batch.look or answers.commands:
             self._wants_intake_end = False
             given = {command.command_id for command in answers.commands}
@@ -59,13 +71,9 @@ class Commands:
             self._read &= given
             self._seen = {command_id: seen for command_id, seen in self._seen.items() if command_id in given}
         for command in answers.commands:
-            if command.verb == "sync":
-                self._sync(command, events)
-            elif command.verb in _PAUSING:
-                self._paused(command, events)
-            elif command.verb in _DRAINING:
-                self._drained(command, _DRAINING[command.verb], events)
-            elif command.verb not in ("cancel", "retry", "reschedule", "explain"):
+            if command.verb in _READ_AGAIN:
+                self._read_again(command, events)
+            elif command.verb not in ("cancel", "retry", "reschedule"):
                 self._refuse(command, "JY002", f"verb {command.verb!r} is unknown to this version", events)
             elif command.job_id is None:
                 self._refuse(command, "JY002", f"{command.verb} needs a job", events)
@@ -90,45 +98,33 @@ class Commands:
 
     @property
     def syncing(self) -> bool:
-        """Whether the kinds are to be read in the next tick."""
+        """Whether kinds and modes are to be read in the next tick."""
         return bool(self._syncs)
 
     # -- verbs
 
-    def _sync(self, command: Command, events: list[Event]) -> None:
+    def _read_again(self, command: Command, events: list[Event]) -> None:
         if command.command_id in self._read:
-            events.append(Answered(command.command_id, None, "the kinds have been read again"))
+            events.append(Answered(command.command_id, None, _READ_AGAIN[command.verb]))
         else:
             self._syncs.add(command.command_id)
 
-    def _paused(self, command: Command, events: list[Event]) -> None:
-        """The rows were changed by whoever asked: they are read again, as in a sync, and then it holds."""
-        if command.command_id not in self._read:
-            self._syncs.add(command.command_id)
-            return
-        kind = command.args.get("kind")
-        what = f"kind {kind}" if isinstance(kind, str) else "the lane"
-        how = "is paused: what is placed goes on" if command.verb == "pause" else "goes on"
-        events.append(Answered(command.command_id, None, f"{what} {how}"))
-
-    def _drained(self, command: Command, asked: DrainAsked | None, events: list[Event]) -> None:
-        """The row was changed by whoever asked, for a take-over; here it holds at once, and the agent is told until its heartbeat agrees."""
-        name = command.args.get("agent")
-        agent = self._fleet.named(name) if isinstance(name, str) else None
-        if agent is None:
-            self._refuse(command, "JY007", f"no agent {name!r} works for this lane now", events)
-            return
-        agent.drain = asked
-        events.append(DrainSent(agent.incarnation, asked))
-        if asked is not None and agent.state == "active":
-            agent.state = "draining"
-            events.append(AgentChanged(agent.agent_id, agent.name, agent.state, agent.capacity, agent.slots))
-            self._fleet.pools.resized()
-            self._fleet.pools.refresh(agent)
-        told = {"drain": "drains: it takes nothing new", "stop": "drains, and ends when nothing runs there", None: "takes work again"}[
-            asked
-        ]
-        events.append(Answered(command.command_id, None, f"agent {agent.name} {told}"))
+    def _modes(self, modes: Modes, events: list[Event]) -> None:
+        """Placing heeds them in this very tick; an agent is told now, and again while its heartbeat disagrees."""
+        pools = self._fleet.pools
+        if self._pauses.told(modes):
+            self._waiting.changed = True
+        for name in self._drains.told(modes):
+            agent = self._fleet.named(name)
+            if agent is None:
+                continue
+            drained = self._drains.drained(name)
+            if drained and agent.state == "active":  # resumed: by its heartbeat, since until then it gives everything back
+                agent.state = "draining"
+                events.append(AgentChanged(agent.agent_id, agent.name, agent.state, agent.capacity, agent.slots))
+                pools.resized()
+                pools.refresh(agent)
+            events.append(DrainSent(agent.incarnation, drained, self._drains.stops(name)))
 
     def _unknown(self, command: Command, held_left: bool, events: list[Event]) -> None:
         """By the leader's clock alone: the database's, which says when the command was recorded, may be ahead of it."""

@@ -106,7 +106,7 @@ class Explanations:
             why = "future"
         elif self._pauses.lane:
             why = "lane_paused"
-        elif job.kind in self._pauses.kinds:
+        elif self._pauses.kind(job.kind):
             why = "kind_paused"
         elif not knowing:
             why = "no_agent"

@@ -8,6 +8,7 @@ from jobyard.contracts.states import Outcome
 from jobyard.coordinator.core.batch import Batch, ReportsRead
 from jobyard.coordinator.core.books.agents import Agent
 from jobyard.coordinator.core.books.bundles import SHIFT, Bundles
+from jobyard.coordinator.core.books.drains import Drains
 from jobyard.coordinator.core.books.fleet import Fleet
 from jobyard.coordinator.core.closing import Closing
 from jobyard.coordinator.core.events import (
@@ -19,9 +20,12 @@ from jobyard.coordinator.core.events import (
     BucketsWanted,
     CancelSent,
     Confirmed,
+    DrainEnded,
     DrainSent,
     Event,
     FencedOff,
+    RepairAction,
+    Repaired,
     Resent,
     Welcomed,
 )
@@ -30,6 +34,7 @@ from jobyard.coordinator.core.questions import Answers, NewAgent, Questions
 _HEARD_EVERY_S = 5.0
 _GROW_EVERY_S = 10.0
 _LOOK_AGAIN_S = 0.25
+_REPAIRS_KNOWN = 100_000
 
 
 def fenced_reason(state: AgentState) -> FencedReason:
@@ -42,17 +47,19 @@ def fenced_reason(state: AgentState) -> FencedReason:
 class Membership:
     """The step. `outranked_by`: an epoch above ours that a heartbeat named (T1); None: there was none."""
 
-    def __init__(self, rules: Rules, epoch: int, fleet: Fleet, bundles: Bundles, closing: Closing, now: Instant) -> None:
+    def __init__(self, rules: Rules, epoch: int, fleet: Fleet, bundles: Bundles, drains: Drains, closing: Closing, now: Instant) -> None:
         self._rules = rules
         self._epoch = epoch
         self._fleet = fleet
         self._bundles = bundles
+        self._drains = drains
         self._closing = closing
         self.outranked_by: int | None = None
         self._heard_written_at = now
         self._heard: dict[int, Instant] = {}
         self._look_at: Instant = now
         self._grew_at: Instant | None = None
+        self._repaired: set[tuple[int, str]] = set()
         # of this tick
         self._new: dict[str, tuple[NewAgent, float]] = {}
         self._told: set[str] = set()
@@ -60,11 +67,12 @@ class Membership:
         self._welcome: dict[str, None] = {}
         self._confirm: dict[str, float] = {}
         self._changed: dict[str, Agent] = {}
+        self._drain: dict[str, tuple[bool, bool]] = {}
 
     def hear(self, batch: Batch, questions: Questions, events: list[Event], now: Instant) -> None:
         """Reports come before silence (L10)."""
         self._new, self._told, self._wanting = {}, set(), False
-        self._welcome, self._confirm, self._changed = {}, {}, {}
+        self._welcome, self._confirm, self._changed, self._drain = {}, {}, {}, {}
         if batch.partitions is not None:
             if batch.partitions != self._fleet.partitions:
                 self._grew_at = None
@@ -97,6 +105,9 @@ class Membership:
             agent = Agent(number, new.name, new.incarnation, new.host, new.capacity, new.slots, new.kinds, new.lost_after_s, new.heard_at)
             agent.met = True
             agent.stamp = stamp
+            if self._drains.drained(agent.name):  # it was lost, and is here again
+                agent.state = "draining"
+                events.append(AgentChanged(agent.agent_id, agent.name, agent.state, agent.capacity, agent.slots))
             self._fleet.joined(agent)
             self._look_at = min(self._look_at, agent.heard + self._rules.unreachable_after_s)
         if self._new or self._wanting or batch.buckets_ready or batch.partitions is not None:
@@ -164,6 +175,7 @@ class Membership:
             events.append(AgentChanged(agent.agent_id, agent.name, agent.state, agent.capacity, agent.slots))
         events.extend(Welcomed(incarnation) for incarnation in self._welcome)
         events.extend(Confirmed(incarnation, stamp) for incarnation, stamp in self._confirm.items())
+        events.extend(DrainSent(incarnation, drain, stop) for incarnation, (drain, stop) in self._drain.items())
 
     def _stranger(self, read: ReportsRead, events: list[Event], now: Instant) -> None:
         """A report of an incarnation that is not current: a new one's hello, or one that must be told that it is over (L11, L16)."""
@@ -219,10 +231,12 @@ class Membership:
             self._welcome[agent.incarnation] = None  # T5
         if beat.suspended:
             self._confirm[agent.incarnation] = max(beat.stamp, self._confirm.get(agent.incarnation, beat.stamp))
-        state: AgentState = "draining" if beat.draining or agent.drain is not None else "active"
-        if beat.draining is not (agent.drain is not None):
-            # a leaving one says it drains, too, and heeds no "resume"
-            events.append(DrainSent(agent.incarnation, agent.drain))
+        drained = self._drains.drained(agent.name)
+        if beat.draining != drained or self._drains.stops(
+            agent.name
+        ):  # one that is to end is told until it has: its heartbeat doesn't say it knows
+            self._drain[agent.incarnation] = (drained, self._drains.stops(agent.name))
+        state: AgentState = "draining" if beat.draining or drained else "active"
         if agent.suspended is not beat.suspended:  # it would start nothing: A6
             agent.suspended = beat.suspended
             self._fleet.pools.changed = True
@@ -252,14 +266,26 @@ class Membership:
                 cancels -= 1
                 bucket = agent.buckets[0].partition
                 events.append(CancelSent(fence, job_id, bucket, agent.name, agent.incarnation, "it is not open under this fence"))
+                self._repair("cancelled", fence, [job_id], agent, fetched, events)
         before = fetched - self._rules.inventory_s
         for bundle in self._bundles.of(agent.incarnation):
             if self._bundles.sent_at(bundle) >= before:
                 continue
             base = bundle.fence << SHIFT
-            if any(index not in bundle.ended and base | index not in has for index in range(len(bundle.jobs))):
+            lacking = [job.id for index, job in enumerate(bundle.jobs) if index not in bundle.ended and base | index not in has]
+            if lacking:
                 self._bundles.sent_again(bundle, fetched)
                 events.append(Resent(bundle.fence))
+                self._repair("sent_again", bundle.fence, lacking, agent, fetched, events)
+
+    def _repair(self, action: RepairAction, fence: int, jobs: list[str], agent: Agent, at: Instant, events: list[Event]) -> None:
+        """A row for each job the first time in this leadership: an inventory may name the same again for hours, as of a handler that does not end."""
+        if len(self._repaired) > _REPAIRS_KNOWN:
+            self._repaired.clear()
+        new = [job for job in jobs if (fence, job) not in self._repaired]
+        self._repaired.update((fence, job) for job in new)
+        if new:
+            events.append(Repaired("L12", action, fence, new, agent.name, at))
 
     # -- ends
 
@@ -267,7 +293,7 @@ class Membership:
         """Heard from, for the first time under this epoch or after a silence: eligible at once, nothing moves (L6, S12)."""
         agent.met = True
         if agent.state == "unreachable":
-            agent.state = "active"
+            agent.state = "draining" if self._drains.drained(agent.name) else "active"
             self._changed[agent.incarnation] = agent
         self._fleet.pools.resized()
         self._fleet.pools.refresh(agent)
@@ -275,6 +301,8 @@ class Membership:
     def _goodbye(self, agent: Agent, events: list[Event], now: Instant) -> None:
         self._nothing_more(agent, events, now)
         self._over(agent, "gone", events, now)
+        if self._drains.ended(agent.name):
+            events.append(DrainEnded(agent.name))
 
     def _nothing_more(self, agent: Agent, events: list[Event], now: Instant) -> None:
         """What is still open of it was never started, but for what is known to run (L15)."""

@@ -44,8 +44,6 @@ class Placement:
     def decide(self, batch: Batch, answers: Answers, events: list[Event], now: Instant) -> None:
         """One pass, if anything has changed since the last."""
         waiting, pools, share = self._waiting, self._fleet.pools, self._share
-        if answers.paused is not None and self._pauses.told(*answers.paused):
-            waiting.changed = True
         if self._pauses.lane or not (waiting.changed or pools.changed):
             return
         waiting.changed = pools.changed = False
@@ -56,13 +54,9 @@ class Placement:
             while (strand := waiting.first(priority)) is not None:
                 if pools.full and not self._reservations:
                     break
-                if strand.kind in self._pauses.kinds:
-                    waiting.sits_out(strand)
-                    sat_out.append(strand)
-                    continue
                 oldest = share.turn(now)
                 if oldest is not None and oldest is not strand:
-                    chosen = None if oldest.kind in self._pauses.kinds else self._choice.agent(oldest, now)
+                    chosen = self._choice.agent(oldest, now)
                     if chosen is None:
                         share.found_no_room()
                     else:

@@ -1,42 +1,50 @@
 """The election, the housekeeper and caution: one lane's trouble is its own, and nobody is blamed without proof."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 import pytest
 from leadership import Leadership, until
 
 from jobyard.contracts.errors import ConfigurationError, ServiceUnavailable
-from jobyard.contracts.rules import RULES
+from jobyard.contracts.rules import RULES, Rules
 from jobyard.coordinator.caution import Caution
 from jobyard.coordinator.election import Election
 from jobyard.coordinator.housekeeper import Housekeeper
 from jobyard.coordinator.leader import Leader
+from jobyard.coordinator.seams import Peer, Seen
+
+ME, OTHER = "me", "other"
 
 
 class FakeLanes:
-    """Lanes by name; `silent`: the database does not answer."""
+    """Lanes by name, with the coordinator that leads each; `silent`: the database does not answer. `looks`: what was said at each."""
 
-    def __init__(self, *names: str) -> None:
-        self.names = list(names)
+    def __init__(self, *names: str, peers: Sequence[Peer] = (Peer(ME),)) -> None:
+        self.led: dict[str, str | None] = dict.fromkeys(names)
+        self.peers = list(peers)
         self.silent = False
+        self.gone = False
+        self.looks: list[tuple[set[str], set[str]]] = []
 
-    def all(self) -> list[str]:
+    def look(self, wanted: Collection[str], unable: Collection[str]) -> Seen:
         if self.silent:
             raise ServiceUnavailable("the database is away")
-        return self.names
+        self.looks.append((set(wanted), set(unable)))
+        return Seen(dict(self.led), list(self.peers))
 
-    def free(self) -> list[str]:
-        return self.all()
+    def leave(self) -> None:
+        self.gone = True
 
 
 class Electing:
     """An election in a thread, with a lane in memory behind each leader."""
 
-    def __init__(self, lanes: FakeLanes, *wanted: str) -> None:
+    def __init__(self, lanes: FakeLanes, *wanted: str, rules: Rules = RULES) -> None:
         self.made: dict[str, Leadership] = {}
         self.stop = threading.Event()
-        self._election = Election(lanes, wanted, self._make, RULES)
+        self._election = Election(lanes, ME, wanted, self._make, rules)
         self.thread = threading.Thread(target=lambda: self._election.run(self.stop), daemon=True)
         self.thread.start()
 
@@ -89,7 +97,7 @@ def test_a_database_that_is_away_is_asked_again() -> None:
 def test_each_time_that_the_database_is_away_is_told_once_also_while_all_lanes_are_led(caplog: pytest.LogCaptureFixture) -> None:
     lanes = FakeLanes("one")
     stop = _StopAfter(lanes, silent=[False, False, True, True, False, True])
-    Election(lanes, (), lambda _: _Led(), RULES).run(stop)
+    Election(lanes, ME, (), lambda _: Leadership().leader, RULES).run(stop)
     assert [line for line in caplog.messages if "cannot look at the leases" in line] == [
         "cannot look at the leases: the database is away"
     ] * 2
@@ -107,22 +115,6 @@ class _StopAfter(threading.Event):
             return True
         self._lanes.silent = self._silent.pop(0)
         return False
-
-
-class _Led(Leader):
-    """Leads, and does nothing else."""
-
-    lane = "one"
-
-    def __init__(self) -> None: ...
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def join(self, timeout_s: float) -> bool:
-        return True
-
-    @property
-    def alive(self) -> bool:
-        return True
 
 
 @pytest.mark.parametrize("error", [ServiceUnavailable("away"), KeyError("a bug")])
@@ -175,3 +167,63 @@ def test_a_tick_that_was_too_much_at_once_is_halved_and_blames_nobody() -> None:
     assert caution.messages == 1
     caution.exhausted([("in", 1)])
     assert not caution.poison
+
+
+# -- sharing
+
+FAST = replace(RULES, elect_s=0.02)
+
+
+def test_what_is_another_s_by_the_plan_is_left_to_him_but_taken_if_it_is_free_at_the_next_look_too() -> None:
+    lanes = FakeLanes("one", "two", peers=[Peer(ME), Peer(OTHER)])
+    lanes.led["one"] = ME
+    electing = Electing(lanes, rules=replace(RULES, elect_s=0.3))
+    until(_leads(electing, "one"))
+    assert "two" not in electing.made
+    until(_leads(electing, "two"))
+    electing.end()
+
+
+def test_a_lane_too_many_is_handed_over_in_order_one_at_a_time_and_only_to_one_that_is_settled() -> None:
+    lanes = FakeLanes("one", "two", "three", "four")
+    electing = Electing(lanes, rules=FAST)
+    for lane in list(lanes.led):
+        until(_leads(electing, lane))
+        lanes.led[lane] = ME
+    lanes.peers = [Peer(ME), Peer(OTHER, settled=False)]
+    looks = len(lanes.looks)
+    until(lambda: len(lanes.looks) > looks + 5)
+    assert all(made.leader.alive for made in electing.made.values())
+    lanes.peers = [Peer(ME), Peer(OTHER)]
+    until(lambda: sum(not made.leader.alive for made in electing.made.values()) == 1)
+    (first,) = [lane for lane, made in electing.made.items() if not made.leader.alive]
+    assert electing.made[first].script.happened[-1] == "release"
+    lanes.led[first] = OTHER
+    until(lambda: sum(not made.leader.alive for made in electing.made.values()) == 2)
+    (second,) = [lane for lane, made in electing.made.items() if not made.leader.alive and lane != first]
+    lanes.led[second] = OTHER
+    looks = len(lanes.looks)
+    until(lambda: len(lanes.looks) > looks + 10)
+    assert sum(made.leader.alive for made in electing.made.values()) == 2
+    electing.end()
+    assert lanes.gone
+
+
+def test_who_comes_waits_for_the_lane_that_is_to_be_handed_to_him() -> None:
+    lanes = FakeLanes("one", "two", peers=[Peer(ME), Peer(OTHER)])
+    lanes.led = dict.fromkeys(lanes.led, OTHER)
+    electing = Electing(lanes, rules=FAST)
+    until(lambda: electing.made)
+    ((lane, made),) = electing.made.items()
+    until(lambda: made.script.happened)
+    assert lane == "one"
+    electing.end()
+
+
+def test_L24_a_lane_that_could_not_be_led_is_left_to_others_for_some_time() -> None:
+    lanes = FakeLanes("one")
+    electing = Electing(lanes, rules=FAST)
+    until(_leads(electing, "one"))
+    electing.made["one"].admin.silent = True
+    until(lambda: {"one"} in [unable for _, unable in lanes.looks])
+    electing.end()

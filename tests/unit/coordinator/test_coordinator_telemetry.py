@@ -37,3 +37,17 @@ def test_a_line_names_what_it_is_about(caplog: pytest.LogCaptureFixture) -> None
     for word in ("some-id", "somebody", "offset 7", "not JSON", "anna is lost", "anna joined", "unreachable", "JY007"):
         assert word in text
     assert len(caplog.records) == 7
+
+
+def test_repairs_are_counted_by_rule_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    telemetry = Telemetry("default")
+    with caplog.at_level(logging.WARNING):
+        telemetry.saw(
+            [
+                events.Repaired("L12", "sent_again", 7, ["one", "two"], "anna", 1.0),
+                events.Repaired("L12", "sent_again", 8, ["three"], "anna", 1.0),
+            ]
+        )
+    assert telemetry.repairs == {("L12", "sent_again"): 3}
+    assert "L12" in caplog.text
+    assert "two" in caplog.text

@@ -140,8 +140,8 @@ class World:
     def cancel(self, fence: int, job: int, bucket: int = 2, epoch: int = 1) -> None:
         self.control(Cancel(v=1, epoch=epoch, agent=NAME, incarnation=self.incarnation, fence=fence, bucket=bucket, job=f"job-{job}"))
 
-    def drain(self) -> None:
-        self.control(Drain(v=1, epoch=1, agent=NAME, incarnation=self.incarnation))
+    def drain(self, *, stop: bool = False) -> None:
+        self.control(Drain(v=1, epoch=1, agent=NAME, incarnation=self.incarnation, stop=stop))
 
     def resume(self) -> None:
         self.control(Resume(v=1, epoch=1, agent=NAME, incarnation=self.incarnation))

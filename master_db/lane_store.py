@@ -133,7 +133,12 @@ class PostgresLaneStore:
             self._newcomers = Intake(lane.lane_id, self._kinds, self._rules, self._monotonic)
             before = self._monotonic()
             seized = SEIZE_LEASE.first(
-                connection, lane_id=lane.lane_id, leader=self._leader, at_least=at_least, lease_s=self._rules.takeover_s
+                connection,
+                lane_id=lane.lane_id,
+                leader=self._leader,
+                at_least=at_least,
+                lease_s=self._rules.takeover_s,
+                tick_s=self._rules.lease_s,
             )
             if seized is None:
                 return None

@@ -69,7 +69,7 @@ class PostgresLanes:
                     alive_s=RULES.alive_s,
                 )
                 peers = PEERS.cursor(connection, settled_s=RULES.settled_s)
-                lanes = LEADERS.cursor(connection, longest_s=2 * RULES.takeover_s)
+                lanes = LEADERS.cursor(connection, longest_s=2 * RULES.takeover_s, tick_s=RULES.lease_s)
             return Seen(
                 {row.lane: row.leader for row in lanes.fetchall()},
                 [Peer(row.coordinator, frozenset(row.wanted), frozenset(row.unable), row.settled) for row in peers.fetchall()],

@@ -4,9 +4,12 @@ select lane_id from jobyard.lanes where lane = $lane;
 -- name: all_lanes() -> LaneName
 select lane from jobyard.lanes order by lane;
 
--- name: leaders(longest_s) -> LaneLed
+-- name: leaders(longest_s, tick_s) -> LaneLed
 -- Who leads each lane, by the database's clock; nobody also if that was set back since, so that the lease lies further ahead than any is taken for.
-select lane, case when lease_until > clock_timestamp() and lease_until <= clock_timestamp() + make_interval(secs => $longest_s::float8) then leader end as leader
+-- Nor anybody who has taken a lane for longer than a tick does, and has died since.
+select lane, case when lease_until > clock_timestamp() and lease_until <= clock_timestamp() + make_interval(secs => $longest_s::float8)
+  and not (lease_until > clock_timestamp() + make_interval(secs => $tick_s::float8)
+    and exists (select from jobyard.coordinators c where c.coordinator::text = leader and c.seen_until <= clock_timestamp())) then leader end as leader
 from jobyard.lanes join jobyard.leases using (lane_id) order by lane;
 
 -- name: be_alive(coordinator, host, wanted, unable, alive_s)

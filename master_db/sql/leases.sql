@@ -1,6 +1,6 @@
 -- The row that every tick updates: by ctid, in a table without any index (D5).
 
--- name: seize_lease(lane_id, leader, at_least, lease_s) -> Seized
+-- name: seize_lease(lane_id, leader, at_least, lease_s, tick_s) -> Seized
 -- T1. An epoch that is asked for above the one here tells of a restored backup: then fences must not be given twice either.
 -- A transaction that the leader before has left open ends here: it can't commit any more, but its locks would stop every tick to come. No time-out of the
 -- server ends it while its client is paused between two messages of a pipeline. Sessions are known by their names, see lane_store.py.
@@ -11,7 +11,10 @@ seized as (
     lease_until = clock_timestamp() + make_interval(secs => $lease_s::float8)
   -- A lease that lies further ahead than any is taken for is of a time before the clock was set back: nobody would lead for as long as it was set.
   where lane_id = $lane_id and (lease_until <= clock_timestamp() or leader = $leader
-    or lease_until > clock_timestamp() + make_interval(secs => 2 * $lease_s::float8))
+    or lease_until > clock_timestamp() + make_interval(secs => 2 * $lease_s::float8)
+    -- Nor is the first, long lease of a leader worth anything whose process has died inside its take-over.
+    or (lease_until > clock_timestamp() + make_interval(secs => $tick_s::float8)
+      and exists (select from jobyard.coordinators c where c.coordinator::text = leases.leader and c.seen_until <= clock_timestamp())))
   returning ctid, epoch)
 select ctid, epoch, extract(epoch from clock_timestamp())::float8 as now,
   (select count(pg_terminate_backend(a.pid)) from pg_stat_activity a join before b on a.application_name = 'jobyard-coordinator ' || $lane_id::text || ' ' || b.leader

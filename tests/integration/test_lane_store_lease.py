@@ -270,3 +270,28 @@ def test_history_stays_even_for_the_coordinator(database: Database, led: Led) ->
     led.accept(1)
     with psycopg.connect(database.url) as session, pytest.raises(psycopg.errors.InsufficientPrivilege):
         session.execute("delete from jobyard.jobs")
+
+
+def test_T1_the_first_long_lease_of_a_leader_that_has_died_inside_its_take_over_keeps_nobody_out(database: Database) -> None:
+    store, dead = database.store(leader=ME), PostgresLanes(database.url, ME)
+    dead.look([], [])
+    assert store.seize() is not None
+    assert looked(database, OTHER).lanes["default"] == ME
+    assert database.store(leader=OTHER).seize() is None
+    database.admin.execute("update jobyard.coordinators set seen_until = clock_timestamp() where coordinator = %s", [ME])
+    assert looked(database, OTHER).lanes["default"] is None
+    assert database.store(leader=OTHER).seize() is not None
+    dead.close()
+
+
+def test_T1_a_leader_that_ticks_keeps_its_lane_though_its_process_has_said_nothing_for_some_time(database: Database) -> None:
+    silent = PostgresLanes(database.url, ME)
+    silent.look([], [])
+    store = database.store(leader=ME)
+    term = store.seize()
+    assert term is not None
+    store.write([], {}, store.snapshot().fence, term)
+    database.admin.execute("update jobyard.coordinators set seen_until = clock_timestamp() where coordinator = %s", [ME])
+    assert looked(database, OTHER).lanes["default"] == ME
+    assert database.store(leader=OTHER).seize() is None
+    silent.close()

@@ -104,9 +104,9 @@ def test_a_pause_counts_with_the_transaction_that_makes_it(session: Connection, 
     assert not operations.lane(session, "default").paused
 
 
-def test_the_store_gives_modes_at_the_take_over_and_when_asked_and_ends_drains(database: Database) -> None:
-    with connect(database.url, application_name="test", autocommit=True) as session:
-        session.execute("select jobyard.submit('k')")
+def test_the_store_gives_modes_at_the_take_over_and_when_asked_and_ends_drains(database: Database, database_url: str) -> None:
+    with connect(database_url, application_name="test", autocommit=True) as session:
+        database.admin.execute("insert into jobyard.kinds (kind) values ('k')")
         joined(session, "anna")
         joined(session, "bert")
         operations.pause_kind(session, "k")

@@ -66,7 +66,7 @@ class World:
         self._shows_logs = shows_logs
         self.around = dict(around or {})
         self.addresses = addresses
-        self._namespace = namespace
+        self._namespace = self.namespace = namespace
         self.topics = lane_topics(namespace, "default")
         self.journal = folder / "journal"
         self._workload = Workload(addresses.database_url, addresses.kafka_bootstrap_servers, self.topics.intake.name)
@@ -119,6 +119,11 @@ class World:
     def coordinator(self, name: str, *, at: AtPoint | None = None) -> None:
         """Start one. `at`: where it breaks."""
         self._start(name, ["coordinator", "run"], self._ours | self._database, at)
+
+    def together(self, name: str, *, slots: int = 10) -> None:
+        """Start coordinator and agent in one process."""
+        arguments = ["run", "mixed_jobs:app", "--name", name, "--slots", str(slots)]
+        self._start(name, arguments, self._ours | self._database | self._grace, None)
 
     def agent(
         self, name: str, *, slots: int = 10, process: str | None = None, at: AtPoint | None = None, aims: Iterable[str] | None = None

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from world import MakeWorld, World
+from worlds.world import MakeWorld, World
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -27,7 +27,7 @@ def _submit(world: World, kind: str, args: str, count: int = 1) -> None:
 
 
 def _on(world: World, agent: str) -> int:
-    return world.number("select coalesce(sum(running + placed), 0) from jobyard.agent_load where agent = %s", agent)
+    return int(world.number("select coalesce(sum(running + placed), 0) from jobyard.agent_load where agent = %s", agent))
 
 
 def test_drained_agents_finish_what_runs_and_give_the_rest_back(make_world: MakeWorld) -> None:

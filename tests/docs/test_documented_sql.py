@@ -17,8 +17,8 @@ ADMINISTRATOR: Final = "the database's administrator"
 NOT_FOR_USERS: Final = {
     "add_partition", "analyze_history", "command", "drop_partition", "fail", "forget_aside", "field_problem", "is_between_0_and", "is_far",
     "is_job_id", "is_moment", "is_retry", "is_tags", "is_too_deep", "job_problem", "make_partitions", "may_act_for",
-    "pause_or_resume_kind", "pause_or_resume_lane",
     "priority_number", "refuse", "refuse_change", "refuse_while_job_exists", "setting", "shown", "size_in", "unfinished", "wake",
+    "checked_reason", "tell_leaders",
 }  # fmt: skip
 
 Session = psycopg.Connection[tuple[object, ...]]

@@ -34,6 +34,7 @@ RIGHTS: dict[str, frozenset[str]] = {
     "select jobyard.cancel(jobyard.uuidv7(now()))": frozenset({"client", "operator"}),
     "select jobyard.retry(jobyard.uuidv7(now()))": frozenset({"client", "operator"}),
     "select jobyard.reschedule(jobyard.uuidv7(now()), now())": frozenset({"client", "operator"}),
+    "select jobyard.explain(jobyard.uuidv7(now()))": frozenset({"client", "operator"}),
     "select jobyard.command_answer(1)": frozenset({"client", "operator"}),
     "select jobyard.uuidv7(now())": frozenset({"client", "operator", "coordinator"}),
     "select jobyard.id_floor(now())": ALL,

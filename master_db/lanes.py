@@ -93,11 +93,12 @@ class PostgresLanes:
             connection.close()
 
     def _asked(self, ask: Callable[[Connection], _T]) -> _T:
+        fresh = self._connection is None
         if self._connection is None:
             self._connection = connect(self._url, application_name="jobyard-coordinator election", autocommit=True)
         try:
             with errors(COORDINATOR):
-                if self._me:
+                if fresh and self._me:
                     # That somebody is alive may be forgotten in a crash of the database: no commit waits for the disk.
                     self._connection.execute(b"set synchronous_commit = off")
                 return ask(self._connection)

@@ -235,24 +235,14 @@ def explain(job_id: Id, as_json: AsJson = False) -> None:
     Example: jobyard job explain 0199c0de-0000-7000-8000-000000000000
     """
     from jobyard.cli import job_explanations
-    from jobyard.master_db import audit, operations
 
     job_commands.demand_ids([job_id])
     with master_db() as connection:
-        found = audit.job_status(connection, job_id)
-        if found is not None and not operations.lane(connection, found.lane).led:
-            said: dict[str, object] = {"job_id": job_id, "state": found.state, "why": "no_leader"}
-            words = [f"Nobody leads lane {found.lane} now: nothing is placed until a coordinator does (jobyard coordinator run)."]
-        else:
-            answer = operations.wait_for_answer(connection, operations.explain(connection, job_id)).answer or ""
-            explained = job_explanations.read(answer)
-            said = {"job_id": job_id} | job_explanations.facts(explained)
-            words = job_explanations.sentences(job_id, explained)
+        facts, words = job_explanations.asked(connection, job_id)
     if as_json:
-        output.one(said, as_json=True)
+        output.one(facts, as_json=True)
     else:
-        for line in words:
-            output.say(line)
+        output.say("\n".join(words))
 
 
 @app.command()
@@ -342,6 +332,25 @@ def retry(
     """
     filters = (state, kind, lane, submitter, tag, error_type, error, since, until)
     raise typer.Exit(_act("retry", job_ids, filters, reason, dry_run=dry_run, yes=yes, as_json=as_json))
+
+
+@app.command()
+def reschedule(
+    job_id: Id,
+    run_at: Annotated[str | None, typer.Option("--run-at", help="Not before this moment: 2026-12-01T08:00:00Z, now, in 2h.")] = None,
+    priority: Annotated[PriorityName | None, typer.Option("--priority", help="Another priority.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a job that waits another time, or another priority.
+
+    Example: jobyard job reschedule 0199c0de-0000-7000-8000-000000000000 --run-at 'in 2h' --priority low
+    """
+    job_commands.demand_ids([job_id])
+    if run_at is None and priority is None:
+        raise typer.BadParameter("give --run-at, --priority, or both")
+    at = None if run_at is None else moment(run_at, "--run-at")
+    with master_db() as connection:
+        job_commands.reschedule(connection, job_id, at, priority, as_json)
 
 
 @app.command()

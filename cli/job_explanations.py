@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from jobyard.cli.output import cell
 from jobyard.contracts.explanation import AgentFacts, Explanation
 from jobyard.contracts.moments import Instant
+
+if TYPE_CHECKING:
+    from jobyard.master_db.connection import Connection
 
 _RULES: Final = {
     "free": "it had a free slot and the room, and the least load of those that had",
@@ -18,6 +21,18 @@ _RULES: Final = {
     "reserved": "it was kept for this job until it had the room",
     "aged": "the job had waited longest of those that could run: a share of all placements goes by age",
 }
+
+
+def asked(connection: "Connection", job_id: str) -> tuple[dict[str, object], list[str]]:
+    """What the leader of the job's lane says, as facts and in words. Where nobody leads the lane, that is what holds it."""
+    from jobyard.master_db import audit, operations
+
+    found = audit.job_status(connection, job_id)
+    if found is not None and not operations.lane(connection, found.lane).led:
+        words = f"Nobody leads lane {found.lane} now: nothing is placed until a coordinator does (jobyard coordinator run)."
+        return {"job_id": job_id, "state": found.state, "why": "no_leader"}, [words]
+    explained = read(operations.wait_for_answer(connection, operations.explain(connection, job_id)).answer or "")
+    return {"job_id": job_id} | facts(explained), sentences(job_id, explained, lane="LANE" if found is None else found.lane)
 
 
 def read(answer: str) -> Explanation:
@@ -34,14 +49,14 @@ def facts(found: Explanation) -> dict[str, object]:
     return said
 
 
-def sentences(job_id: str, found: Explanation, now: Instant | None = None) -> list[str]:
+def sentences(job_id: str, found: Explanation, now: Instant | None = None, lane: str = "LANE") -> list[str]:
     """What holds it, or where it is and why; then, if something can be done, what would change that."""
     at = datetime.now(UTC).timestamp() if now is None else now
     if found.why == "placed" or found.why == "running":
         return _placed(found, at)
     if found.why == "ended":
         return [f"It has ended: {found.state}. `jobyard job history {job_id}` tells of its attempts."]
-    lines = [_holds(found, at), *_helps(found, job_id)]
+    lines = [_holds(found, at), *_helps(found, job_id, lane)]
     if found.aged:
         lines.append("It has waited long enough to be aged: its turn comes by age, whatever its priority, as soon as it can be placed.")
     if found.attempt:
@@ -120,13 +135,13 @@ def _first(found: Explanation) -> str:
     return f"The first of them, {found.first}, {reasons.get(found.first_waits or '', 'waits')}."
 
 
-def _helps(found: Explanation, job_id: str) -> list[str]:
+def _helps(found: Explanation, job_id: str, lane: str) -> list[str]:
     why = found.first_waits if found.why == "behind" else found.why
     match why:
         case "future":
             return [f"To run it now: jobyard job reschedule {job_id} --run-at now"]
         case "lane_paused":
-            return ["It goes on with: jobyard lane resume LANE"]
+            return [f"It goes on with: jobyard lane resume {lane}"]
         case "kind_paused":
             return [f"It goes on with: jobyard kind resume {found.kind}"]
         case "no_agent":

@@ -15,5 +15,5 @@ def test_moments_from_now(text: str, off: float) -> None:
 
 @pytest.mark.parametrize("text", ["soon", "in a while", "2026-12-01T08:00:00", "in -1h"])
 def test_what_is_no_moment_says_what_is(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="write|time zone"):
+    with pytest.raises(typer.BadParameter, match=r"write|time zone"):
         moment(text, "--run-at")

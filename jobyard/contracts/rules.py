@@ -29,6 +29,11 @@ class Rules:
     """An agent unheard of for this long gets nothing new."""
     lost_after_s: float = 15.0
     """An agent unheard of for this long is lost, and its jobs wait again (L10)."""
+    epochs_ahead: int = 1_000_000_000
+    """How far above the Master DB's epoch one that an agent names may lie to be believed (T1): a lane that was led anew each second since a backup thirty
+    years ago. Epochs end somewhere, so one report must not use them up."""
+    restored_every_s: float = 60.0
+    """A leader believes at most this often that the Master DB was restored (T1): it costs all agents their jobs, and whoever may report can claim it."""
     lease_margin_s: float = 1.0
     """An agent's lease ends this much before it may be declared lost (A6)."""
     heartbeat_s: float = 1.0

@@ -1,6 +1,6 @@
 """Who is there: hello, heartbeat, inventory, goodbye, silence (L6, L10 to L12, L15, L16, T4, T5, S12)."""
 
-from jobyard.contracts.control import HIGHEST_EPOCH, FencedReason
+from jobyard.contracts.control import FencedReason
 from jobyard.contracts.moments import Instant
 from jobyard.contracts.reports import Error, Goodbye, Heartbeat, Hello
 from jobyard.contracts.rules import Rules
@@ -188,6 +188,8 @@ class Membership:
         for report in message.reports:
             if isinstance(report, Hello) and over is None:
                 self._hello(message.agent, message.incarnation, report, read)
+            elif isinstance(report, Heartbeat):
+                self._look_above(report)  # it may have joined after the backup was made, and hears nobody below its epoch
             elif isinstance(report, Goodbye):
                 if self._new.pop(message.incarnation, None) is not None:
                     # It came and went within one tick: it never joins, nothing is placed on it, and it ends nobody.
@@ -224,18 +226,14 @@ class Membership:
         self._new[incarnation] = (new, hello.stamp)
 
     def _heartbeat(self, agent: Agent, beat: Heartbeat, fetched: Instant, events: list[Event]) -> None:
-        if beat.epoch > self._epoch:
-            if beat.epoch < HIGHEST_EPOCH:  # it must not lead to an epoch that no message can carry
-                self.outranked_by = max(self.outranked_by or 0, beat.epoch)
-        elif beat.epoch < self._epoch and agent.buckets:
+        self._look_above(beat)
+        if beat.epoch < self._epoch and agent.buckets:
             self._welcome[agent.incarnation] = None  # T5
         if beat.suspended:
             self._confirm[agent.incarnation] = max(beat.stamp, self._confirm.get(agent.incarnation, beat.stamp))
-        drained = self._drains.drained(agent.name)
-        if beat.draining != drained or self._drains.stops(
-            agent.name
-        ):  # one that is to end is told until it has: its heartbeat doesn't say it knows
-            self._drain[agent.incarnation] = (drained, self._drains.stops(agent.name))
+        drained, stops = self._drains.drained(agent.name), self._drains.stops(agent.name)
+        if beat.draining != drained or stops:  # one that is to end is told until it has: its heartbeat doesn't say it knows
+            self._drain[agent.incarnation] = (drained, stops)
         state: AgentState = "draining" if beat.draining or drained else "active"
         if agent.suspended is not beat.suspended:  # it would start nothing: A6
             agent.suspended = beat.suspended
@@ -253,6 +251,11 @@ class Membership:
             self._fleet.pools.refresh(agent)
         if beat.held is not None:
             self._inventory(agent, beat.held, fetched, events)
+
+    def _look_above(self, beat: Heartbeat) -> None:
+        """Whether the Master DB is older than what an agent has seen (T1). Only so far ahead as can be: no claim may use the epochs up."""
+        if self._epoch < beat.epoch <= self._epoch + self._rules.epochs_ahead:
+            self.outranked_by = max(self.outranked_by or 0, beat.epoch)
 
     def _inventory(self, agent: Agent, held: list[tuple[int, str]], fetched: Instant, events: list[Event]) -> None:
         """What it lacks is sent again, never requeued: its report may still be on its way. What it should not hold is cancelled (L12)."""

@@ -15,7 +15,8 @@ from faults.network import Network
 from faults.proxy import Proxy
 from promises import mixed_jobs
 from promises.guarantees import InterruptedOnlyOf, LostOnlyOf
-from worlds.world import CLIENT, PATIENCE_S, World
+from worlds.patience import PATIENCE_S
+from worlds.world import CLIENT, World
 
 from jobyard import migrations
 from jobyard.api.options import Via

@@ -79,7 +79,7 @@ class Checks:
             self.doubled += 1
         live.append(_Execution(node, fence, held.life.id))
         if self._starts[job_id] == 1:
-            self.waits.setdefault(planned.priority, []).append(self._world.now - planned.at)
+            self.waits.setdefault(planned.priority, []).append(self._world.length_s - planned.at)
 
     def stopped(self, node: "Node", held: Held) -> None:
         """A handler has returned."""

@@ -61,6 +61,7 @@ class Placement:
                 if oldest is not None and oldest is not strand:
                     chosen = self._choice.agent(oldest, now)
                     if chosen is None:
+                        self._choice.holds_up(oldest)  # or short urgent ones would fill each slot before it is seen free
                         share.found_no_room()
                     else:
                         self._place(oldest, chosen, events, now, aged=True)

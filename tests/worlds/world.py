@@ -164,6 +164,14 @@ class World(Processes, View):
             lambda: {row["agent"] for row in self.rows("select agent from jobyard.agent_load where state = 'active'")} >= set(names),
         )
 
+    def until_under_way(self, *names: str) -> None:
+        """The workload is under way: something has ended, and each of these agents has begun something. It may be done with it: short jobs are."""
+        begun = {self.pid(name) for name in names}
+        self.until(
+            f"{names} have begun something",
+            lambda: {execution.pid for execution in self.executions()} >= begun and self.ended() > 0,
+        )
+
     def until_busy(self, *names: str) -> None:
         """The workload is under way: something has ended, and something runs on each of these agents."""
 

@@ -230,29 +230,23 @@ def history(
 
 @app.command()
 def explain(job_id: Id, as_json: AsJson = False) -> None:
-    """Say why a job waits, or why it is where it is, and what would change that; the lane's leader is asked.
+    """Say why a job waits, or why it is where it is, and what would change that.
+
+    The lane's leader is asked; where nobody leads it, the tables tell what they know. For operators, and for who submitted the job.
 
     Example: jobyard job explain 0199c0de-0000-7000-8000-000000000000
     """
-    from jobyard.cli import job_explanations
-    from jobyard.master_db import audit, operations
+    from jobyard.cli import job_explaining
 
     job_commands.demand_ids([job_id])
     with master_db() as connection:
-        found = audit.job_status(connection, job_id)
-        if found is not None and not operations.lane(connection, found.lane).led:
-            said: dict[str, object] = {"job_id": job_id, "state": found.state, "why": "no_leader"}
-            words = [f"Nobody leads lane {found.lane} now: nothing is placed until a coordinator does (jobyard coordinator run)."]
-        else:
-            answer = operations.wait_for_answer(connection, operations.explain(connection, job_id)).answer or ""
-            explained = job_explanations.read(answer)
-            said = {"job_id": job_id} | job_explanations.facts(explained)
-            words = job_explanations.sentences(job_id, explained)
+        told = job_explaining.told(connection, job_id.lower())
     if as_json:
-        output.one(said, as_json=True)
+        output.one(told.facts, as_json=True)
     else:
-        for line in words:
+        for line in told.lines:
             output.say(line)
+    raise typer.Exit(told.code)
 
 
 @app.command()

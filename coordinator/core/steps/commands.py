@@ -73,7 +73,7 @@ class Commands:
         for command in answers.commands:
             if command.verb in _READ_AGAIN:
                 self._read_again(command, events)
-            elif command.verb not in ("cancel", "retry", "reschedule"):
+            elif command.verb not in ("cancel", "retry", "reschedule", "explain"):
                 self._refuse(command, "JY002", f"verb {command.verb!r} is unknown to this version", events)
             elif command.job_id is None:
                 self._refuse(command, "JY002", f"{command.verb} needs a job", events)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from jobyard.master_db.audit import Happening, JobStatus
     from jobyard.master_db.connection import Connection
 
+PATIENCE_S: Final = 10.0
+"""How long a leader may take to answer."""
 _DUE_LATER: Final = (State.SCHEDULED, State.RETRYING)
 
 
@@ -40,7 +42,7 @@ def told(connection: "Connection", job_id: str) -> Told:
         return _by_tables(connection, found, "no_leader", why, now)
     number = operations.explain(connection, job_id)
     try:
-        answer = operations.wait_for_answer(connection, number).answer or ""
+        answer = operations.wait_for_answer(connection, number, timeout_s=PATIENCE_S).answer or ""
     except WaitTimeout:
         if found is None:
             raise

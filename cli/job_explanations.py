@@ -26,11 +26,11 @@ def read(answer: str) -> Explanation:
 
 
 def facts(found: Explanation) -> dict[str, object]:
-    """For programs: all fields that are set, moments as such."""
-    said = {name: value for name, value in msgspec.structs.asdict(found).items() if value is not None and value != []}
+    """For programs: all fields that are set and not 0, as SQL gets them, but moments as such."""
+    said: dict[str, object] = msgspec.to_builtins(found)
     for name in ("since", "run_at"):
         if name in said:
-            said[name] = datetime.fromtimestamp(said[name], UTC)
+            said[name] = datetime.fromtimestamp(getattr(found, name), UTC)
     return said
 
 

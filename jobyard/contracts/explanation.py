@@ -52,9 +52,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     `since`: from when on it has waited, stood there, or run. `version`: that it needs; `highest`: that any agent has, None: the kind is unknown to all.
     `ahead`: how many of its strand stand before it; `first`: the foremost of them, and `first_waits`: what holds that one. `earlier`: how many of the
-    lane stand before it, of those in memory (S2). `agents`: those that know the kind, the nearest to having room first, at most a few; `knowing`: how
-    many there are; `largest`: the largest capacity among those that are not draining. `mean_s`, `ends`: how long such jobs take, as far as is known
-    (S16). `agent`, `bucket`, `rule`, `room`, `load`, `next`: of the placement, as its reason says (S17). `state`: of one that has ended.
+    lane stand before it, of those in memory that agents run (S2). `agents`: those that know the kind, the nearest to having room first, at most a few;
+    `knowing`: how many there are; `largest`: the largest capacity among those that are not draining. `mean_s`, `ends`: how long such jobs take, as far
+    as is known (S16). `agent`, `bucket`, `rule`, `room`, `load`, `next`: of the placement, as its reason says (S17). `state`: of one that has ended.
     """
 
     why: Why

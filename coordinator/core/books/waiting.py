@@ -1,6 +1,6 @@
 """Jobs that wait in memory, in strands: strict order inside, and per priority a heap of the strands' heads (S2, S4). And who needs a row of `pending`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
@@ -154,13 +154,13 @@ class WaitingJobs:
             return None
         return self._strands[job.priority, job.kind, job.version, size_class(job.size)]
 
-    def before(self, waiting: Waiting) -> tuple[int, int]:
-        """How many stand before a job that memory holds: of its strand, and of all (S2). Counts them: for who asks about one job."""
+    def before(self, waiting: Waiting, counts: Callable[[Strand], bool]) -> tuple[int, int]:
+        """How many stand before a job that memory holds: of its strand, and of all that count (S2). Counts them: for who asks about one job."""
         own = (waiting.job.priority, waiting.job.run_at, waiting.job.id)
         strand = self.standing(waiting)
         of_strand = of_all = 0
         for other in self._strands.values():
-            if other.priority > own[0]:
+            if other.priority > own[0] or not other.heap or not counts(other):
                 continue
             before = sum(1 for entry in other.heap if (other.priority, entry[0], entry[1]) < own and self._by_id.get(entry[1]) is entry[3])
             of_all += before

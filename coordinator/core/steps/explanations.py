@@ -124,7 +124,7 @@ class Explanations:
         elif strand is None:
             why = "unread"
         else:
-            ahead, earlier = self._waiting.before(waiting)
+            ahead, earlier = self._waiting.before(waiting, self._placeable)
             head = strand.heap[0][3].job
             why = self._held_by(strand, knowing, now)
             if ahead:
@@ -159,6 +159,10 @@ class Explanations:
         if any(agent.fits(size) for agent in eligible):
             return "kept_for_another"
         return "no_room" if any(agent.held_jobs < agent.slots and not agent.alone for agent in usable) else "no_slot"
+
+    def _placeable(self, strand: Strand) -> bool:
+        """Nobody waits behind what nobody runs (S14), or what is paused (S15)."""
+        return not self._pauses.kind(strand.kind) and self._fleet.pools.largest(strand.kind, strand.version) > 0.0
 
     def _highest(self, kind: str) -> int | None:
         return max(

@@ -339,6 +339,25 @@ def retry(
 
 
 @app.command()
+def reschedule(
+    job_id: Id,
+    run_at: Annotated[str | None, typer.Option("--run-at", help="Not before this moment: 2026-12-01T08:00:00Z, now, in 2h.")] = None,
+    priority: Annotated[PriorityName | None, typer.Option("--priority", help="Another priority.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a job that waits another time, or another priority.
+
+    Example: jobyard job reschedule 0199c0de-0000-7000-8000-000000000000 --run-at 'in 2h' --priority low
+    """
+    job_commands.demand_ids([job_id])
+    if run_at is None and priority is None:
+        raise typer.BadParameter("give --run-at, --priority, or both")
+    at = None if run_at is None else moment(run_at, "--run-at")
+    with master_db() as connection:
+        job_commands.reschedule(connection, job_id, at, priority, as_json)
+
+
+@app.command()
 def errors(
     kind: KindOption = None, lane: LaneOption = None, since: SinceOption = None, until: UntilOption = None, as_json: AsJson = False
 ) -> None:

@@ -1,6 +1,7 @@
-"""`jobyard job cancel` and `retry`: commands to the lane's leader, about jobs named or found."""
+"""`jobyard job cancel`, `retry` and `reschedule`: commands to the lane's leader, about jobs named or found."""
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
@@ -13,6 +14,7 @@ from jobyard.cli.exits import Exit, Several, code_of
 from jobyard.cli.job_filters import found
 from jobyard.contracts.errors import JobyardError, ServiceUnavailable
 from jobyard.contracts.ids import is_job_id
+from jobyard.contracts.priority import PriorityName
 from jobyard.contracts.states import State
 
 if TYPE_CHECKING:
@@ -71,6 +73,17 @@ def act(connection: "Connection", verb: Verb, job_ids: Sequence[str], reason: st
     for start in range(0, len(wanted), _AT_ONCE):
         acting.some(wanted[start : start + _AT_ONCE])
     return acting.several.code
+
+
+def reschedule(connection: "Connection", job_id: str, run_at: datetime | None, priority: PriorityName | None, as_json: bool) -> None:
+    """Give one that waits another time, or priority. Raises what the leader refuses."""
+    from jobyard.master_db import operations
+
+    answer = operations.wait_for_answer(connection, operations.reschedule(connection, job_id, run_at, priority))
+    if as_json:
+        output.one({"job_id": job_id, "command": "reschedule", "done": True, "error": None}, as_json=True)
+    else:
+        output.say(f"{job_id}  {answer.answer}")
 
 
 class _Acting:

@@ -7,7 +7,7 @@ import msgspec
 
 from jobyard.cli import job_explanations, output
 from jobyard.cli.exits import Exit
-from jobyard.contracts.errors import ConfigurationError, WaitTimeout
+from jobyard.contracts.errors import ConfigurationError, Refused, WaitTimeout
 from jobyard.contracts.explanation import Explanation
 from jobyard.contracts.states import FINAL, State
 
@@ -34,25 +34,34 @@ def told(connection: "Connection", job_id: str) -> Told:
 
     found = _looked_up(connection, job_id)
     now = audit.server_now(connection).timestamp()
-    if found is not None and found.state in FINAL:
-        known = _placed(found, audit.job_timeline(connection, job_id))
-        return Told({"job_id": job_id} | job_explanations.facts(known), job_explanations.sentences(job_id, known, now))
-    if found is not None and not operations.lane(connection, found.lane).led:
+    led = found is None or operations.lane(connection, found.lane).led
+    ended = found is not None and found.state in FINAL
+    if found is not None and not led and not ended:
         why = f"Nobody leads lane {found.lane} now: nothing is placed or recorded until a coordinator does (jobyard coordinator run)."
         return _by_tables(connection, found, "no_leader", why, now)
-    number = operations.explain(connection, job_id)
     try:
-        answer = operations.wait_for_answer(connection, number, timeout_s=PATIENCE_S).answer or ""
+        answer = _asked(connection, job_id) if led else None
     except WaitTimeout:
         if found is None:
             raise
-        why = f"The leader of lane {found.lane} has not answered in time: it may just have died (jobyard lane show {found.lane})."
-        return _by_tables(connection, found, "no_answer", why, now)._replace(code=Exit.TIME_OUT)
+        if not ended:
+            why = f"The leader of lane {found.lane} has not answered in time: it may just have died (jobyard lane show {found.lane})."
+            return _by_tables(connection, found, "no_answer", why, now)._replace(code=Exit.TIME_OUT)
+        answer = None
+    except (ConfigurationError, Refused):
+        if not ended:
+            raise
+        answer = None  # who may look up, and not ask, is told what the audit says
+    if found is not None and ended:
+        known = _placed(found, audit.job_timeline(connection, job_id), _mean(answer))
+        return Told({"job_id": job_id} | job_explanations.facts(known), job_explanations.sentences(job_id, known, now))
+    answer = answer or ""
     try:
         explained = job_explanations.read(answer)
     except msgspec.DecodeError:  # of another version
         return Told({"job_id": job_id} | _raw(answer), [f"The leader is of another version than this command. It says: {answer}"])
-    return Told({"job_id": job_id} | job_explanations.facts(explained), job_explanations.sentences(job_id, explained, now))
+    lane = "LANE" if found is None else found.lane
+    return Told({"job_id": job_id} | job_explanations.facts(explained), job_explanations.sentences(job_id, explained, now, lane))
 
 
 def _looked_up(connection: "Connection", job_id: str) -> "JobStatus | None":
@@ -65,7 +74,22 @@ def _looked_up(connection: "Connection", job_id: str) -> "JobStatus | None":
         return None
 
 
-def _placed(found: "JobStatus", timeline: "Sequence[Happening]") -> Explanation:
+def _asked(connection: "Connection", job_id: str) -> str:
+    from jobyard.master_db import operations
+
+    return operations.wait_for_answer(connection, operations.explain(connection, job_id), timeout_s=PATIENCE_S).answer or ""
+
+
+def _mean(answer: str | None) -> tuple[float | None, int]:
+    """How long such jobs take, and of how many ends that is known, if the leader has said so."""
+    try:
+        said = job_explanations.read(answer or "")
+    except msgspec.DecodeError:  # nobody has answered, or a leader of another version
+        return None, 0
+    return said.mean_s, said.ends
+
+
+def _placed(found: "JobStatus", timeline: "Sequence[Happening]", mean: tuple[float | None, int] = (None, 0)) -> Explanation:
     """Where a job is, or was last, and by which rule it came there."""
     last = max((one for one in timeline if one.event == "placed"), key=lambda one: one.attempt or 0, default=None)
     ended = found.state in FINAL
@@ -76,10 +100,13 @@ def _placed(found: "JobStatus", timeline: "Sequence[Happening]") -> Explanation:
         priority=found.priority,
         size=found.size,
         state=found.state if ended else None,
+        mean_s=mean[0],
+        ends=mean[1],
     )
     if last is None:
         return known
-    detail = cast("dict[str, object]", last.detail) if isinstance(last.detail, dict) else {}
+    kept: object = last.detail
+    detail = cast("dict[str, object]", kept) if isinstance(kept, dict) else {}
     reason = {name: detail.get(name) for name in ("rule", "room", "load", "next")}
     since = last.at if found.started_at is None or ended else found.started_at
     said = msgspec.structs.replace(known, agent=last.agent, attempt=last.attempt or 0, since=None if ended else since.timestamp())

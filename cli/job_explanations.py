@@ -34,14 +34,14 @@ def facts(found: Explanation) -> dict[str, object]:
     return said
 
 
-def sentences(job_id: str, found: Explanation, now: Instant | None = None) -> list[str]:
+def sentences(job_id: str, found: Explanation, now: Instant | None = None, lane: str = "LANE") -> list[str]:
     """What holds it, or where it is and why; then, if something can be done, what would change that."""
     at = datetime.now(UTC).timestamp() if now is None else now
     if found.why == "placed" or found.why == "running":
         return _placed(found, at)
     if found.why == "ended":
         return _ended(found, job_id)
-    lines = [_holds(found, at), *_helps(found, job_id)]
+    lines = [_holds(found, at), *_helps(found, job_id, lane)]
     if found.aged:
         lines.append("It has waited long enough to be aged: its turn comes by age, whatever its priority, as soon as it can be placed.")
     if found.attempt:
@@ -54,7 +54,7 @@ def _ended(found: Explanation, job_id: str) -> list[str]:
     lines = [f"It has ended: {found.state}. `jobyard job history {job_id}` tells of its attempts."]
     if found.agent is not None:
         lines.append(f"Its last attempt, number {found.attempt}, was given to {found.agent}.{_reason(found)}")
-    return lines
+    return [*lines, *_mean(found)]
 
 
 def _placed(found: Explanation, at: Instant) -> list[str]:
@@ -150,13 +150,13 @@ def _first(found: Explanation) -> str:
     return f"The first of them, {found.first}, {reasons.get(found.first_waits or '', 'waits')}."
 
 
-def _helps(found: Explanation, job_id: str) -> list[str]:
+def _helps(found: Explanation, job_id: str, lane: str) -> list[str]:
     why = found.first_waits if found.why == "behind" else found.why
     match why:
         case "future":
             return [f"To run it now: jobyard job reschedule {job_id} --run-at now"]
         case "lane_paused":
-            return ["It goes on with: jobyard lane resume LANE"]
+            return [f"It goes on with: jobyard lane resume {lane}"]
         case "kind_paused":
             return [f"It goes on with: jobyard kind resume {found.kind}"]
         case "no_agent":

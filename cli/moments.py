@@ -25,14 +25,18 @@ def duration(text: str, of: str = "") -> timedelta:
 
 
 def moment(text: str, of: str = "") -> datetime:
-    """RFC 3339 with a time zone (`2026-12-01T08:00:00Z`, `… +01:00`), or a duration before now (`2h ago`). `of`: the option, to be named in an error."""
+    """RFC 3339 with a time zone (`2026-12-01T08:00:00Z`, `… +01:00`), `now`, `in 2h`, or `2h ago`. `of`: the option, to be named in an error."""
     said = f"{of} {shown(text)}".lstrip()
+    if text.strip() == "now":
+        return datetime.now(UTC)
+    if text.strip().startswith("in "):
+        return datetime.now(UTC) + duration(text.strip().removeprefix("in "), of)
     if text.strip().endswith("ago"):
         return datetime.now(UTC) - duration(text.strip().removesuffix("ago"), of)
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise typer.BadParameter(f"{said} is no moment: write 2026-12-01T08:00:00Z, or 2h ago") from None
+        raise typer.BadParameter(f"{said} is no moment: write 2026-12-01T08:00:00Z, now, in 2h, or 2h ago") from None
     if found.tzinfo is None:
         raise typer.BadParameter(f"{said} has no time zone: add Z (UTC) or +01:00")
     return found

@@ -52,7 +52,8 @@ def _fenced(e: events.FencedOff) -> tuple[int, str, tuple[object, ...]]:
 
 
 def _answered(e: events.Answered) -> tuple[int, str, tuple[object, ...]]:
-    return logging.INFO, "command %d: %s %s", (e.command_id, e.code or "done", e.answer)
+    said = "explained" if e.code is None and e.answer.startswith("{") else e.answer
+    return logging.INFO, "command %d: %s %s", (e.command_id, e.code or "done", said)
 
 
 def _drain_ended(e: events.DrainEnded) -> tuple[int, str, tuple[object, ...]]:

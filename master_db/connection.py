@@ -1,14 +1,17 @@
 """Sessions of the Master DB: how they are opened, what ends them when they hang, and what their errors mean.
 
-Every session has time-outs and keep-alives, so that the locks of a dead process end (L1). UUIDs are read as text, as the rest of the program holds them.
+Every session has time-outs and keep-alives, so that the locks of a dead process end (L1), and so that nobody waits for ever for a server that is silent.
+UUIDs are read as text, as the rest of the program holds them.
 """
 
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import psycopg
+from psycopg.abc import PQGen
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 from psycopg.types.string import TextLoader
@@ -24,6 +27,10 @@ CLIENT, AUDITOR, OPERATOR, COORDINATOR = "jobyard_client", "jobyard_auditor", "j
 
 Connection = psycopg.Connection[TupleRow]
 
+_T = TypeVar("_T")
+_LOOK_EVERY_S = 0.1
+"""How often one who waits for the server looks at the time."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
@@ -37,8 +44,42 @@ class Timeouts:
     unanswered_s: float = 10.0
     """A peer that answers nothing at all, not even the kernel's probes, is given up after about this long."""
 
+    @property
+    def silent_s(self) -> float:
+        """A server that has not sent a byte for this long, though it was asked, is given up, even if its kernel, or a proxy before it, still acknowledges
+        packets: one that lives would have ended the statement by its own time-out, and said so."""
+        return self.statement_s + self.unanswered_s if self.statement_s else 0.0
+
 
 TIMEOUTS = Timeouts()
+
+
+class _Session(psycopg.Connection[TupleRow]):
+    """A connection that gives a silent server up. `silent_s`: see Timeouts; 0: it waits for ever."""
+
+    silent_s = 0.0
+
+    def wait(self, gen: PQGen[_T], interval: float = _LOOK_EVERY_S, timeout: float | None = None) -> _T:
+        """As psycopg's, which all that waits for the server goes through. `timeout`: of one who waits for notices, where silence is no failure."""
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
+        return super().wait(self._heard(gen) if self.silent_s else gen, interval)
+
+    def _heard(self, gen: PQGen[_T]) -> PQGen[_T]:
+        try:
+            state = next(gen)
+            heard = time.monotonic()
+            while True:
+                ready = yield state
+                if ready:
+                    heard = time.monotonic()
+                elif time.monotonic() - heard > self.silent_s:
+                    self.pgconn.finish()  # or the end of a pipeline, or of a COPY, would wait once more
+                    raise psycopg.OperationalError(f"the server has been silent for {self.silent_s:g} s: the session is given up")
+                state = gen.send(ready)
+        except StopIteration as end:
+            answer: _T = end.value
+            return answer
 
 
 def connect(
@@ -56,7 +97,8 @@ def connect(
     given = parameters(url)
     conninfo = make_conninfo("", **given | _parameters(given, application_name, timeouts, plans))
     with errors():
-        connection: Connection = psycopg.connect(conninfo, autocommit=autocommit)
+        connection = _Session.connect(conninfo, autocommit=autocommit)
+    connection.silent_s = timeouts.silent_s
     try:
         _accept(connection)
     except BaseException:

@@ -21,7 +21,7 @@ from jobyard.coordinator.core.snapshot import Snapshot
 from jobyard.coordinator.seams import DataRefused, Deposed, PendingMoved, Term
 from jobyard.master_db import rows
 from jobyard.master_db.answers import TAKE_AWAKE, Answering, Look, Sent, Took
-from jobyard.master_db.connection import COORDINATOR, Connection, connect
+from jobyard.master_db.connection import COORDINATOR, Connection, Timeouts, connect
 from jobyard.master_db.id_arrays import IdArray
 from jobyard.master_db.intake import FEW, LOCKED, Inserted, Intake, New, returned
 from jobyard.master_db.journal import Journal
@@ -82,6 +82,8 @@ TAKE_PENDING = Query("take_pending", Taken)
 GIVE_AWAKE = Query("give_awake", Took)
 MARK_ASLEEP = Query("mark_asleep", Mark)
 
+_UNANSWERED_S = 5.0
+"""Longer than a tick's lease: a leader that was cut off from the Master DB for this long leads no more."""
 _TOO_LARGE = "54"
 _DEPOSED = "2201E"
 _MOVED = "22012"
@@ -99,6 +101,8 @@ class PostgresLaneStore:
         self._leader = leader
         self._rules = rules
         self._monotonic = monotonic
+        # what has not been answered for longer than any lease lasts was asked by one who leads no more
+        self._timeouts = Timeouts(statement_s=rules.takeover_s, unanswered_s=_UNANSWERED_S)
         self._connection: Connection | None = None
         self._lane_id = 0
         self._epoch = 0
@@ -120,7 +124,7 @@ class PostgresLaneStore:
         """T1; opens the session. NotFound: there is no such lane."""
         with self._guard():
             connection = self._connection or connect(
-                self._url, application_name="jobyard-coordinator", autocommit=True, plans="force_custom_plan"
+                self._url, application_name="jobyard-coordinator", autocommit=True, plans="force_custom_plan", timeouts=self._timeouts
             )
             self._connection = connection
             lane = FIND_LANE.first(connection, lane=self._lane)

@@ -8,7 +8,7 @@ import psycopg
 
 from jobyard.contracts.rules import RULES
 from jobyard.coordinator.seams import Peer, Seen
-from jobyard.master_db.connection import COORDINATOR, Connection, connect, errors
+from jobyard.master_db.connection import COORDINATOR, Connection, Timeouts, connect, errors
 from jobyard.master_db.queries import Query, Statement
 
 
@@ -41,6 +41,9 @@ BE_ALIVE = Statement("be_alive")
 BE_GONE = Statement("be_gone")
 
 _T = TypeVar("_T")
+
+_TIMEOUTS = Timeouts(statement_s=5.0, unanswered_s=5.0)
+"""A look takes milliseconds. While it is not answered, this coordinator takes no lane, and is not alive for the others."""
 
 
 class PostgresLanes:
@@ -93,11 +96,12 @@ class PostgresLanes:
             connection.close()
 
     def _asked(self, ask: Callable[[Connection], _T]) -> _T:
+        fresh = self._connection is None
         if self._connection is None:
-            self._connection = connect(self._url, application_name="jobyard-coordinator election", autocommit=True)
+            self._connection = connect(self._url, application_name="jobyard-coordinator election", autocommit=True, timeouts=_TIMEOUTS)
         try:
             with errors(COORDINATOR):
-                if self._me:
+                if fresh and self._me:
                     # That somebody is alive may be forgotten in a crash of the database: no commit waits for the disk.
                     self._connection.execute(b"set synchronous_commit = off")
                 return ask(self._connection)

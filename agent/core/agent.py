@@ -12,7 +12,7 @@ from jobyard.agent.core.ends import Ends
 from jobyard.agent.core.fences import Fences, Known
 from jobyard.agent.core.held import AWAITING, CLOSED, ENDED, QUEUED, RELEASED, Held
 from jobyard.agent.core.incarnation import Incarnations, Life
-from jobyard.agent.core.leaving import Leaving
+from jobyard.agent.core.leaving import LAST_REPORTS_S, Leaving
 from jobyard.agent.core.pulse import Pulse
 from jobyard.agent.core.running import Running
 from jobyard.agent.core.slots import Slots
@@ -25,8 +25,6 @@ from jobyard.contracts.rules import RULES, Rules
 from jobyard.contracts.states import Outcome
 
 LONGEST_WAIT_S = 1.0
-_LAST_REPORTS_S = 25.0
-"""How long an agent that ends after a drain waits for the broker to acknowledge its last reports."""
 
 
 class Agent:
@@ -190,10 +188,10 @@ class Agent:
             if self._who.life.lease.holds(now):
                 self._starting.heads(starts, actions, at)
         self._beat(actions, now)  # first: whoever reads what comes back must know by then that this one takes nothing new
-        self._tell_running(actions, now)
+        actions += self._running.tell(self._who.life, now)
         actions += self._ends.take()
         if self._draining and self._stops and not self._leaving and not len(self._running):
-            self.terminate(now, _LAST_REPORTS_S)
+            self.terminate(now, LAST_REPORTS_S)
             actions += self._actions
             self._actions = []
         if self._leaving:
@@ -355,18 +353,6 @@ class Agent:
             self._release(held, reason)
 
     # ---- telling ----
-
-    def _tell_running(self, actions: list[Action], now: float) -> None:
-        life, running = self._who.life, self._running
-        for held, started in running.started(now):
-            if held.life is life:
-                actions.append(Say(life.id, started))
-        for held, progress in running.progress(now):
-            if held.life is life:
-                if not held.said:
-                    actions.append(Say(life.id, running.say_started(held)))
-                actions.append(Say(life.id, progress))
-        actions += [Stop(held, "timed_out") for held in running.expired(now)]
 
     def _beat(self, actions: list[Action], now: float) -> None:
         life = self._who.life

@@ -7,6 +7,9 @@ STOP_S = 3.0
 NOW_S = 1.0
 """The same after a second signal."""
 
+LAST_REPORTS_S = 25.0
+"""How long an agent that ends after a drain waits for the broker to acknowledge its last reports."""
+
 Step: TypeAlias = Literal["wait", "interrupt", "goodbye", "left", "late"]
 
 

@@ -3,7 +3,9 @@
 import heapq
 from collections import deque
 
+from jobyard.agent.core.actions import Action, Say, Stop
 from jobyard.agent.core.held import AWAITING, HANDED, RUNNING, Held
+from jobyard.agent.core.incarnation import Life
 from jobyard.contracts.reports import Progress, Started
 
 PROGRESS_EVERY_S = 1.0
@@ -64,6 +66,16 @@ class Running:
             heapq.heapify(self._deadlines)
         self._count += 1
         heapq.heappush(self._deadlines, (when, self._count, held))
+
+    def tell(self, life: Life, now: float) -> list[Action]:
+        """What is due to be said of this incarnation's jobs, and which are to stop, since their time is up."""
+        actions: list[Action] = [Say(life.id, started) for held, started in self.started(now) if held.life is life]
+        for held, progress in self.progress(now):
+            if held.life is life:
+                if not held.said:
+                    actions.append(Say(life.id, self.say_started(held)))
+                actions.append(Say(life.id, progress))
+        return [*actions, *(Stop(held, "timed_out") for held in self.expired(now))]
 
     def started(self, now: float) -> list[tuple[Held, Started]]:
         """Reports for those that still run after a while and have not been reported."""

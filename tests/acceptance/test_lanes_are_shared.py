@@ -129,8 +129,9 @@ def test_a_lane_that_is_stuck_changes_nothing_for_another(make_world: MakeWorld)
         operations.pause_lane(connection, "paused")
         for lane in ("paused", "alone"):  # paused, and one that nobody works for: each with a flood
             connection.execute(
-                "select count(*) from jobyard.submit_many((select jsonb_agg(jsonb_build_object('kind', 'tiny',"
-                " 'args', jsonb_build_object('n', 1), 'lane', %s::text)) from generate_series(1, 5000)))",
+                "select count(*) from jobyard.submit_many((select"
+                " jsonb_agg(jsonb_build_object('kind', 'tiny', 'args', jsonb_build_object('n', 1), 'lane', %s::text))"
+                " from generate_series(1, 5000)))",
                 [lane],
             )
     producer = Producer({"bootstrap.servers": world.addresses.kafka_bootstrap_servers})

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -84,7 +85,10 @@ def test_S17_without_a_leader_the_tables_tell_why_a_job_waits(database: Database
     assert "It is due at" in run("job", "explain", later)[1]
 
 
-def test_S17_of_what_is_placed_runs_or_has_ended_the_audit_tells_why_there(database: Database, led: Led, run: Run) -> None:
+def test_S17_of_what_is_placed_runs_or_has_ended_the_audit_tells_why_there(
+    database: Database, led: Led, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_explaining, "PATIENCE_S", 0.1)
     placed, running, done, young = led.accept(4)
     agent = led.agent("anna")
     led.place([placed], agent)
@@ -94,7 +98,7 @@ def test_S17_of_what_is_placed_runs_or_has_ended_the_audit_tells_why_there(datab
     led.write(ended(over, Outcome.FAILED, State.FAILED, used=1), closed(over))
     reasons = '{"rule": "window", "room": 3, "load": 1.25, "next": 1.5}'
     database.admin.execute("update jobyard.bundles set reason = %s::jsonb", [reasons])
-    found = facts(run, done.id)  # needs no leader
+    found = facts(run, done.id)  # whether the leader answers or not
     assert (found["why"], found["state"], found["agent"], found["attempt"]) == ("ended", "failed", "anna", 1)
     database.expire()
     found = facts(run, placed.id)
@@ -185,6 +189,20 @@ def test_S17_who_may_not_look_up_asks_the_leader(database: Database, run: Run, m
     assert (code, said) == (Exit.TIME_OUT, "")
     assert "does a coordinator lead the lane?" in err
     assert database.value("select count(*) from jobyard.commands where verb = 'explain' and job_id = %s::uuid", own) == 1
+
+
+def test_S17_an_auditor_is_told_what_the_audit_says(database: Database, led: Led, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    (done,) = led.accept(1)
+    held = led.place([done], led.agent("anna"))
+    led.write(ended(held, Outcome.FAILED, State.FAILED, used=1), closed(held))
+    role = urlsplit(database.client_url).username
+    database.admin.execute(f"revoke jobyard_client from {role}; grant jobyard_auditor to {role}".encode())
+    monkeypatch.setenv("JOBYARD_DATABASE_URL", database.client_url)
+    settings.forget()
+    assert facts(run, done.id)["agent"] == "anna"
+    code, _, err = run("job", "explain", submitted(database))
+    assert code == Exit.USAGE
+    assert "lacks a right" in err
 
 
 def test_S17_a_job_that_nobody_knows(run: Run) -> None:

@@ -147,8 +147,21 @@ def test_jobs_run_fail_are_retried_and_cancelled_by_hand(run: Run, processes: Pr
     code, (sent,), _ = run("job", "submit", "nobodys")
     until(processes, lambda: "an agent that runs kind nobodys" in run("job", "show", sent["job_id"])[1][0]["waits_for"])
 
+    code, (said,), _ = run("job", "explain", sent["job_id"])
+    assert (code, said["why"], said["kind"]) == (0, "no_agent", "nobodys")
+    code, (said,), _ = run("job", "explain", failed["job_id"])
+    assert (code, said["why"], said["state"], said["ends"]) == (0, "ended", "succeeded", 2)
+    code, (answer,), _ = run("job", "reschedule", sent["job_id"], "--run-at", "in 2h", "--priority", "low")
+    assert (code, answer["done"]) == (0, True)
+    code, (said,), _ = run("job", "explain", sent["job_id"])
+    assert (code, said["why"], said["priority"]) == (0, "future", "low")
+    assert run("job", "reschedule", failed["job_id"], "--run-at", "now")[0] == Exit.REFUSED
+    assert run("job", "explain", new_job_id())[0] == Exit.NOT_FOUND
+
     code, (sent,), _ = run("job", "submit", "slow")
     until(processes, lambda: run("job", "show", sent["job_id"])[1][0]["state"] == "running")
+    code, (said,), _ = run("job", "explain", sent["job_id"])
+    assert (code, said["why"], said["agent"], said["rule"]) == (0, "running", "live", "free")
     code, (answer,), _ = run("job", "cancel", sent["job_id"], "--reason", "enough")
     assert (code, answer["done"]) == (0, True)
     code, (ended,), _ = run("job", "wait", sent["job_id"], "--timeout", "60")

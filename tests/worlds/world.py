@@ -122,7 +122,7 @@ class World:
 
     def together(self, name: str, *, slots: int = 10) -> None:
         """Start coordinator and agent in one process."""
-        arguments = ["run", "mixed_jobs:app", "--name", name, "--slots", str(slots)]
+        arguments = ["run", "promises.mixed_jobs:app", "--name", name, "--slots", str(slots)]
         self._start(name, arguments, self._ours | self._database | self._grace, None)
 
     def agent(

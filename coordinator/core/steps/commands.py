@@ -18,6 +18,7 @@ from jobyard.coordinator.core.questions import Answers, Command, Modes, Question
 
 _RETRYABLE = frozenset({State.FAILED, State.CANCELLED, State.EXPIRED})
 _MOST_USED = 32_767
+_ABOUT_JOBS = frozenset({"cancel", "retry", "reschedule", "explain"})
 _READ_AGAIN = {
     "sync": "the kinds have been read again",
     "pause_lane": "nothing is placed any more; what is placed goes on",
@@ -73,7 +74,7 @@ class Commands:
         for command in answers.commands:
             if command.verb in _READ_AGAIN:
                 self._read_again(command, events)
-            elif command.verb not in ("cancel", "retry", "reschedule", "explain"):
+            elif command.verb not in _ABOUT_JOBS:
                 self._refuse(command, "JY002", f"verb {command.verb!r} is unknown to this version", events)
             elif command.job_id is None:
                 self._refuse(command, "JY002", f"{command.verb} needs a job", events)

@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 # why no containers can be had, if so
 MISSING := .jobyard/containers.missing
 
-.PHONY: demo test check unit integration chaos format clean
+.PHONY: demo test check unit integration chaos simulate format clean
 
 demo: $(VENV)/.ready-dev  ## thousands of real jobs, one agent killed, every job accounted for
 	$(BIN)/python -m examples.stdlib
@@ -25,7 +25,7 @@ check: $(VENV)/.ready-test  ## format, lint, layers, types, unit tests
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/pyright
-	$(PYTEST) tests/unit
+	$(PYTEST) tests/unit tests/simulation
 
 integration: $(VENV)/.ready-test  ## tests on real Postgres, real Kafka and real processes; part of them in containers, if Docker is there
 	$(PYTEST) tests/docs tests/migration tests/security tests/acceptance
@@ -44,6 +44,12 @@ RATE ?= 40
 
 chaos: $(VENV)/.ready-test  ## faults at random under load, then every promise checked: MINUTES=10, SEED= of a run to repeat, RATE=40 jobs a second
 	PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(MINUTES) --rate $(RATE) $(if $(SEED),--seed $(SEED))
+
+SEEDS ?= 100
+
+simulate: $(VENV)/.ready-test  ## both cores against simulated faults, in SEEDS=100 small worlds and one with 1,000 agents and 1,000,000 jobs; SEED= repeats
+	$(BIN)/python -m jobyard.coordinator.simulation $(if $(SEED),--seed $(SEED)) --seeds $(SEEDS)
+	$(BIN)/python -m jobyard.coordinator.simulation $(if $(SEED),--seed $(SEED)) --large
 
 format: $(VENV)/.ready-test  ## mend format and what the linter can mend
 	$(BIN)/ruff format .

@@ -82,6 +82,7 @@ class Leader:
         self._make_topics = make_topics
         self._caution = Caution()
         self._above = 0
+        self._believes_at = 0.0
         self._failures = 0
         self._steady_at = 0.0
         self._patient_until = 0.0
@@ -224,7 +225,8 @@ class Leader:
                 self._failures = 0
             maintenance.committed(tick.offsets)
             self._chores(decided, maintenance)
-            if taken.lane.outranked_by is not None:
+            if taken.lane.outranked_by is not None and time.monotonic() >= self._believes_at:
+                self._believes_at = time.monotonic() + self._rules.restored_every_s
                 raise Restored(taken.lane.outranked_by)
 
     @staticmethod

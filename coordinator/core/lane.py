@@ -10,8 +10,9 @@ from jobyard.coordinator.core.books.backlog import Backlogs
 from jobyard.coordinator.core.books.bundles import Bundles
 from jobyard.coordinator.core.books.drains import Drains
 from jobyard.coordinator.core.books.durations import Durations
-from jobyard.coordinator.core.books.fleet import Fleet
+from jobyard.coordinator.core.books.fleet import Fleet, fenced_reason
 from jobyard.coordinator.core.books.kinds import Kinds
+from jobyard.coordinator.core.books.newcomers import Newcomers
 from jobyard.coordinator.core.books.pauses import Pauses
 from jobyard.coordinator.core.books.pools import Pools
 from jobyard.coordinator.core.books.quarantine import Quarantine
@@ -28,7 +29,7 @@ from jobyard.coordinator.core.snapshot import AgentRow, Snapshot
 from jobyard.coordinator.core.steps.admission import Admission
 from jobyard.coordinator.core.steps.commands import Commands
 from jobyard.coordinator.core.steps.explanations import Explanations
-from jobyard.coordinator.core.steps.membership import Membership, fenced_reason
+from jobyard.coordinator.core.steps.membership import Membership
 from jobyard.coordinator.core.steps.outcomes import Outcomes
 from jobyard.coordinator.core.steps.placement import Placement
 from jobyard.coordinator.core.steps.readahead import Readahead
@@ -59,7 +60,8 @@ class Lane:
 
         closing = Closing(rules, self._bundles, self._fleet, self._waiting)
         self._outcomes = Outcomes(self._bundles, self._fleet, self._waiting, self._durations, closing, self._quarantine, report_topic)
-        self._membership = Membership(rules, epoch, self._fleet, self._bundles, self._drains, closing, now)
+        newcomers = Newcomers(rules, self._quarantine, report_topic, now)
+        self._membership = Membership(rules, epoch, self._fleet, newcomers, self._bundles, self._drains, closing, now)
         self._admission = Admission(rules, self._kinds, self._waiting, self._quarantine, snapshot.held)
         self._commands = Commands(rules, self._bundles, self._fleet, self._waiting, self._pauses, self._drains)
         self._readahead = Readahead(self._backlogs, self._waiting, self._fleet.pools)

@@ -15,11 +15,13 @@ from faults.network import Network
 from faults.proxy import Proxy
 from promises import mixed_jobs
 from promises.guarantees import InterruptedOnlyOf, LostOnlyOf
-from worlds.world import CLIENT, PATIENCE_S, World
+from worlds.patience import PATIENCE_S
+from worlds.world import CLIENT, World
 
 from jobyard import migrations
 from jobyard.api.options import Via
 from jobyard.contracts.errors import ServiceUnavailable
+from jobyard.contracts.rules import RULES
 from jobyard.embedded.services import Services
 
 pytestmark = pytest.mark.timeout(300)  # a start of all services under load included
@@ -191,9 +193,10 @@ def test_a_leader_cut_off_from_the_database_takes_over_or_another_does(broken: B
 
 
 def test_T1_a_leader_whose_database_is_silent_loses_the_lane_and_commits_nothing_more(broken: Broken) -> None:
-    """Its connection is there, and nothing comes through: the other one leads when the lease is over."""
+    """Its connection is there, and nothing comes through: the other one leads when the lease is over, and the silent connection is given up (L1)."""
     before = broken.lost()
     leader = broken.until_led()
+    gave_up = _given_up(broken.world, leader)
     other = next(name for name in LEADERS if name != leader)
     with broken.network.postgres[leader].stalled():
         stalled = time.monotonic()
@@ -202,6 +205,8 @@ def test_T1_a_leader_whose_database_is_silent_loses_the_lane_and_commits_nothing
         epoch = broken.world.number("select epoch from jobyard.leases")
         broken.world.submit_mixed(JOBS // 2, by_cli=0)
         broken.world.check(LostOnlyOf(broken.touched), InterruptedOnlyOf())
+        broken.world.until("the silent connection is given up", lambda: _given_up(broken.world, leader) > gave_up)
+        assert time.monotonic() - stalled < RULES.takeover_s + 5.0 + 10.0  # a statement's time-out, as long without a packet, and a slow machine
     broken.heals()
     assert broken.world.number("select epoch from jobyard.leases") == epoch
     assert broken.until_led() == other
@@ -258,6 +263,10 @@ def _running_on(world: World, agent: str, jobs: set[str]) -> set[str]:
 def _state_of(world: World, agent: str) -> str:
     """Of its newest life."""
     return str(world.rows("select state from jobyard.agents where name = %s order by agent_id desc limit 1", agent)[0]["state"])
+
+
+def _given_up(world: World, leader: str) -> int:
+    return world.log_of(leader).count("leadership of lane default failed, takes over again: Postgres: the server has been silent")
 
 
 def _was_cut(proxy: Proxy) -> bool:

@@ -1,6 +1,5 @@
 """Who is there: hello, heartbeat, inventory, goodbye, silence (L6, L10 to L12, L15, L16, T4, T5, S12)."""
 
-from jobyard.contracts.control import HIGHEST_EPOCH, FencedReason
 from jobyard.contracts.moments import Instant
 from jobyard.contracts.reports import Error, Goodbye, Heartbeat, Hello
 from jobyard.contracts.rules import Rules
@@ -9,7 +8,8 @@ from jobyard.coordinator.core.batch import Batch, ReportsRead
 from jobyard.coordinator.core.books.agents import Agent
 from jobyard.coordinator.core.books.bundles import SHIFT, Bundles
 from jobyard.coordinator.core.books.drains import Drains
-from jobyard.coordinator.core.books.fleet import Fleet
+from jobyard.coordinator.core.books.fleet import Fleet, fenced_reason
+from jobyard.coordinator.core.books.newcomers import Newcomers
 from jobyard.coordinator.core.closing import Closing
 from jobyard.coordinator.core.events import (
     AgentChanged,
@@ -37,20 +37,16 @@ _LOOK_AGAIN_S = 0.25
 _REPAIRS_KNOWN = 100_000
 
 
-def fenced_reason(state: AgentState) -> FencedReason:
-    """What an incarnation that ended so is told."""
-    if state == "lost" or state == "replaced":
-        return state
-    return "unknown"
-
-
 class Membership:
     """The step. `outranked_by`: an epoch above ours that a heartbeat named (T1); None: there was none."""
 
-    def __init__(self, rules: Rules, epoch: int, fleet: Fleet, bundles: Bundles, drains: Drains, closing: Closing, now: Instant) -> None:
+    def __init__(
+        self, rules: Rules, epoch: int, fleet: Fleet, newcomers: Newcomers, bundles: Bundles, drains: Drains, closing: Closing, now: Instant
+    ) -> None:
         self._rules = rules
         self._epoch = epoch
         self._fleet = fleet
+        self._newcomers = newcomers
         self._bundles = bundles
         self._drains = drains
         self._closing = closing
@@ -63,6 +59,7 @@ class Membership:
         # of this tick
         self._new: dict[str, tuple[NewAgent, float]] = {}
         self._told: set[str] = set()
+        self._names: set[str] = set()
         self._wanting = False
         self._welcome: dict[str, None] = {}
         self._confirm: dict[str, float] = {}
@@ -71,7 +68,7 @@ class Membership:
 
     def hear(self, batch: Batch, questions: Questions, events: list[Event], now: Instant) -> None:
         """Reports come before silence (L10)."""
-        self._new, self._told, self._wanting = {}, set(), False
+        self._new, self._told, self._names, self._wanting = {}, set(), set(), False
         self._welcome, self._confirm, self._changed, self._drain = {}, {}, {}, {}
         if batch.partitions is not None:
             if batch.partitions != self._fleet.partitions:
@@ -187,7 +184,9 @@ class Membership:
             limbo.seq = max(limbo.seq, message.seq)
         for report in message.reports:
             if isinstance(report, Hello) and over is None:
-                self._hello(message.agent, message.incarnation, report, read)
+                self._hello(message.agent, message.incarnation, report, read, events, now)
+            elif isinstance(report, Heartbeat):
+                self._look_above(report)  # it may have joined after the backup was made, and hears nobody below its epoch
             elif isinstance(report, Goodbye):
                 if self._new.pop(message.incarnation, None) is not None:
                     # It came and went within one tick: it never joins, nothing is placed on it, and it ends nobody.
@@ -204,38 +203,33 @@ class Membership:
         else:
             events.append(FencedOff(over.name, message.incarnation, fenced_reason(over.state)))
 
-    def _hello(self, name: str, incarnation: str, hello: Hello, read: ReportsRead) -> None:
+    def _hello(self, name: str, incarnation: str, hello: Hello, read: ReportsRead, events: list[Event], now: Instant) -> None:
         """Whether it is new, and not one that ended long ago, the store tells."""
         known = self._new.get(incarnation)
         if known is not None:
             known[0].heard_at = max(known[0].heard_at, read.fetched)
             self._new[incarnation] = (known[0], max(known[1], hello.stamp))
             return
-        new = NewAgent(
-            incarnation,
-            name,
-            hello.host,
-            hello.capacity,
-            hello.slots,
-            dict(sorted(hello.kinds.items())),
-            self._rules.lost_after_s,
-            read.fetched,
-        )
+        taken = name in self._names or self._fleet.named(name) is not None
+        there = self._fleet.holders + len(self._names)
+        if not self._newcomers.admits(read, hello, known=taken, there=there, events=events, now=now):
+            self._told.add(incarnation)
+            return
+        if not taken:
+            self._names.add(name)
+        kinds = dict(sorted(hello.kinds.items()))
+        new = NewAgent(incarnation, name, hello.host, hello.capacity, hello.slots, kinds, self._rules.lost_after_s, read.fetched)
         self._new[incarnation] = (new, hello.stamp)
 
     def _heartbeat(self, agent: Agent, beat: Heartbeat, fetched: Instant, events: list[Event]) -> None:
-        if beat.epoch > self._epoch:
-            if beat.epoch < HIGHEST_EPOCH:  # it must not lead to an epoch that no message can carry
-                self.outranked_by = max(self.outranked_by or 0, beat.epoch)
-        elif beat.epoch < self._epoch and agent.buckets:
+        self._look_above(beat)
+        if beat.epoch < self._epoch and agent.buckets:
             self._welcome[agent.incarnation] = None  # T5
         if beat.suspended:
             self._confirm[agent.incarnation] = max(beat.stamp, self._confirm.get(agent.incarnation, beat.stamp))
-        drained = self._drains.drained(agent.name)
-        if beat.draining != drained or self._drains.stops(
-            agent.name
-        ):  # one that is to end is told until it has: its heartbeat doesn't say it knows
-            self._drain[agent.incarnation] = (drained, self._drains.stops(agent.name))
+        drained, stops = self._drains.drained(agent.name), self._drains.stops(agent.name)
+        if beat.draining != drained or stops:  # one that is to end is told until it has: its heartbeat doesn't say it knows
+            self._drain[agent.incarnation] = (drained, stops)
         state: AgentState = "draining" if beat.draining or drained else "active"
         if agent.suspended is not beat.suspended:  # it would start nothing: A6
             agent.suspended = beat.suspended
@@ -253,6 +247,11 @@ class Membership:
             self._fleet.pools.refresh(agent)
         if beat.held is not None:
             self._inventory(agent, beat.held, fetched, events)
+
+    def _look_above(self, beat: Heartbeat) -> None:
+        """Whether the Master DB is older than what an agent has seen (T1). Only so far ahead as can be: no claim may use the epochs up."""
+        if self._epoch < beat.epoch <= self._epoch + self._rules.epochs_ahead:
+            self.outranked_by = max(self.outranked_by or 0, beat.epoch)
 
     def _inventory(self, agent: Agent, held: list[tuple[int, str]], fetched: Instant, events: list[Event]) -> None:
         """What it lacks is sent again, never requeued: its report may still be on its way. What it should not hold is cancelled (L12)."""

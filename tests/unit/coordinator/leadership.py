@@ -215,9 +215,9 @@ class Leadership:
             else:
                 self._say_hello()
 
-    def heartbeat(self, epoch: int = 1) -> None:
-        """It lives."""
-        self.say(Heartbeat(stamp=2.0, epoch=epoch, capacity=10, slots=10))
+    def heartbeat(self, epoch: int = 1) -> int:
+        """It lives; the offset at which it says so."""
+        return self.say(Heartbeat(stamp=2.0, epoch=epoch, capacity=10, slots=10))
 
     def succeed(self, bundle: BundleMessage) -> None:
         """The agent has run all of a bundle."""

@@ -1,6 +1,7 @@
 """Leader, take-over, tick and sender together: what is sent when, what survives a failure, and who is to blame for one."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
@@ -193,6 +194,24 @@ def test_T1_an_epoch_that_only_an_agent_knows_is_taken_over_above(lane: Leadersh
     lane.heartbeat(epoch=41)
     until(lambda: lane.tables.epoch > 41)
     until(lambda: [m for m in lane.controls() if isinstance(m, Fenced) and m.epoch > 41])  # it may have run what this database has not seen
+
+
+@pytest.mark.parametrize("every_s", [60.0, 0.1])
+def test_T1_whoever_claims_a_restored_backup_again_and_again_is_believed_now_and_then(every_s: float, lane: Leadership) -> None:
+    """It costs every agent its jobs: so the lane has time to work between two claims."""
+    lane.rules = replace(lane.rules, restored_every_s=every_s)
+    lane.leader = lane.another("me")
+    lane.hello()
+    lane.leader.start()
+    until(lane.controls)
+    lane.heartbeat(epoch=41)
+    until(lambda: lane.tables.epoch == 42)
+    offset = lane.heartbeat(epoch=99)
+    if every_s < 1:
+        until(lambda: lane.tables.epoch == 100)
+    else:
+        until(lambda: lane.tables.offsets[REPORTS][1] > offset + 10)
+        assert lane.tables.epoch == 42
 
 
 def test_T3_with_a_new_intake_topic_reading_starts_at_its_beginning(lane: Leadership) -> None:

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from lane_world import T0, Told, World, of
 
 from jobyard.contracts.codec import Undecodable, decode_bundle, decode_control, decode_reports, encode
-from jobyard.contracts.control import Welcome
+from jobyard.contracts.control import HIGHEST_EPOCH, Welcome
 from jobyard.contracts.job import LONGEST_TIMEOUT_S
 from jobyard.contracts.moments import LATEST
 from jobyard.contracts.reports import Finished
+from jobyard.contracts.rules import RULES
 from jobyard.contracts.states import Outcome
 from jobyard.coordinator.core import events as happened
 from jobyard.coordinator.core.batch import ReportsRead
@@ -294,14 +295,23 @@ def test_a_deadline_never_lies_beyond_what_a_table_can_hold() -> None:
     assert made.said(Welcome)
 
 
-def test_T1_a_forged_epoch_never_leads_to_one_that_no_message_can_carry() -> None:
+def test_T1_a_forged_epoch_uses_no_more_up_than_a_billionth() -> None:
     made = world()
-    made.beat("a", epoch=2**62 - 1)
-    made.tick(17)
-    assert made.lane.outranked_by is None
-    made.beat("a", epoch=2**60 - 1)
+    ahead = RULES.epochs_ahead
+    for far in (2**62 - 1, 2**60 - 1, 2 + ahead):
+        made.beat("a", epoch=far)
+        made.tick(17)
+        assert made.lane.outranked_by is None
+    made.beat("a", epoch=1 + ahead)
     made.tick(18)
-    assert made.lane.outranked_by == 2**60 - 1
+    assert made.lane.outranked_by == 1 + ahead
+    assert ahead * 10**9 < HIGHEST_EPOCH
+
+
+def test_T1_the_highest_epoch_is_still_carried_by_every_message() -> None:
+    made = world()
+    made.beat("a")
+    made.tick(17)
     made.sent.clear()
     made.lead(at_least=2**60 - 1)
     assert made.sent

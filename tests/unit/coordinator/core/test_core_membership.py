@@ -186,6 +186,20 @@ def test_T1_a_higher_epoch_in_a_heartbeat_is_told() -> None:
     assert world.tables.fence == fence + 10**9
 
 
+@pytest.mark.parametrize("over", [False, True])
+def test_T1_a_higher_epoch_is_told_by_one_that_the_master_db_does_not_know(over: bool) -> None:
+    """It joined after the backup was made, or was fenced under an epoch below its own: it hears no leader before there is one above it."""
+    world = World()
+    told = world.join("a")
+    if over:
+        world.silent_until(20)
+    else:
+        told = world.new_incarnation("b")
+    world.say(told, Heartbeat(stamp=1.0, epoch=9, capacity=1.0, slots=1))
+    world.tick(21)
+    assert world.lane.outranked_by == 9
+
+
 def test_a_heartbeat_changes_capacity_and_slots() -> None:
     world = World()
     world.join("a", 10, 4)

@@ -30,6 +30,7 @@ class Maintenance:
         self._committed: dict[str, tuple[str, int]] = {}
         self._deleted: dict[str, int] = {}
         self._answered = clock.monotonic()
+        self._round_at = self._answered + rules.topics_every_s
         self._thread = threading.Thread(target=self._run, name=f"maintenance-{lane}", daemon=True)
 
     def start(self) -> None:
@@ -50,32 +51,40 @@ class Maintenance:
         """What lies below these offsets may be deleted."""
         self._committed = offsets
 
+    def chore(self, wanted: BucketsWanted | None) -> None:
+        """One at a time, in whatever thread: the buckets that are wanted, and the regular round when it is due. Raises what ends the leadership."""
+        try:
+            if wanted is not None:
+                self._find_buckets(wanted)
+            if self._clock.monotonic() >= self._round_at:
+                self._round_at = self._clock.monotonic() + self._rules.topics_every_s
+                self._compare_ids()
+                self._delete_committed()
+            self._answered = self._clock.monotonic()
+        except ServiceUnavailable as error:
+            silent = self._clock.monotonic() - self._answered
+            _log.warning("Kafka has not answered for %.0f s: %s", silent, error)
+            if silent >= self._rules.lost_after_s:
+                raise KafkaSilent(str(error)) from error
+
+    @property
+    def round_at(self) -> float:
+        """When the next regular round is due, on the leader's monotonic clock."""
+        return self._round_at
+
     def _run(self) -> None:
-        next_round = self._clock.monotonic() + self._rules.topics_every_s
         try:
             while True:
-                wanted = self._next(next_round)
+                wanted = self._next()
                 if wanted == "stop":
                     return
-                try:
-                    if isinstance(wanted, BucketsWanted):
-                        self._find_buckets(wanted)
-                    if self._clock.monotonic() >= next_round:
-                        next_round = self._clock.monotonic() + self._rules.topics_every_s
-                        self._compare_ids()
-                        self._delete_committed()
-                    self._answered = self._clock.monotonic()
-                except ServiceUnavailable as error:
-                    silent = self._clock.monotonic() - self._answered
-                    _log.warning("Kafka has not answered for %.0f s: %s", silent, error)
-                    if silent >= self._rules.lost_after_s:
-                        raise KafkaSilent(str(error)) from error
+                self.chore(wanted if isinstance(wanted, BucketsWanted) else None)
         except Exception as error:
             self._inbox.fail(error)
 
-    def _next(self, next_round: float) -> BucketsWanted | str | None:
+    def _next(self) -> BucketsWanted | str | None:
         try:
-            return self._wanted.get(timeout=max(0.01, next_round - self._clock.monotonic())) or "stop"
+            return self._wanted.get(timeout=max(0.01, self._round_at - self._clock.monotonic())) or "stop"
         except queue.Empty:
             return None
 

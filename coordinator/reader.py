@@ -66,8 +66,23 @@ class Reader:
 
     def start(self, offsets: dict[str, int]) -> None:
         """Read intake and reports from these offsets on."""
-        self._source.assign([(topic, 0, offset) for topic, offset in offsets.items()])
+        self.assign(offsets)
         self._thread.start()
+
+    def assign(self, offsets: dict[str, int]) -> None:
+        """Be ready for `step`, in whatever thread: from these offsets on."""
+        self._source.assign([(topic, 0, offset) for topic, offset in offsets.items()])
+
+    def step(self, wait_s: float = _WAIT_S) -> bool:
+        """Read once, waiting at most `wait_s` for something. False: the inbox is closed, there is nothing more to do."""
+        self._ask_ends()
+        for record in self._source.consume(_MOST, wait_s):
+            if isinstance(record, OutOfRange):
+                raise TopicsChanged(f"the offset of {record.topic} is gone")
+            if not self._put(record):
+                return False
+        self._tell_ends()
+        return True
 
     def stop(self) -> None:
         """End the thread and close the consumer; the inbox must have been closed before."""
@@ -86,14 +101,8 @@ class Reader:
 
     def _run(self) -> None:
         try:
-            while not self._stop.is_set():
-                self._ask_ends()
-                for record in self._source.consume(_MOST, _WAIT_S):
-                    if isinstance(record, OutOfRange):
-                        raise TopicsChanged(f"the offset of {record.topic} is gone")
-                    if not self._put(record):
-                        return
-                self._tell_ends()
+            while not self._stop.is_set() and self.step():
+                pass
         except Exception as error:
             self._inbox.fail(error)
 

@@ -77,8 +77,8 @@ class Agent:
     def hear_bundle(self, message: BundleMessage, now: float, at: float) -> None:
         """A message of a bucket."""
         life = self._who.life
-        # Asked in this order: before welcome nothing is taken (A10), not even an epoch; after SIGTERM no bucket is read (A11).
-        if not life.welcomed or self._leaving or not self._who.accepts(message):
+        # Asked in this order: before welcome nothing is taken (A10), not even an epoch; and nothing is said after goodbye (A11).
+        if not life.welcomed or self._silent or not self._who.accepts(message):
             return
         if message.open is not None:
             for held in self.fences.closed(message.bucket, message.fence, message.open):
@@ -170,7 +170,7 @@ class Agent:
             self._leaving.hurry(now)
             return
         self._leaving = Leaving(now, grace_s, replaced=False)
-        self._actions += (Note("leaving", {"running": len(self._running), "grace_s": grace_s}), Assign([]))
+        self._actions.append(Note("leaving", {"running": len(self._running), "grace_s": grace_s}))
         self._who.life.lease.end()
         self._pulse.hasten()
         self._custody.give_back_all("the agent shuts down", now)
@@ -226,7 +226,7 @@ class Agent:
             for job in {**cancelled, **dict.fromkeys(message.cancel)}:
                 if job in jobs:
                     self._custody.cancelled(jobs[job], at)
-        if self._draining:
+        if self._draining or self._leaving:  # it was sent before the leader had read that: elsewhere it need not wait for what runs here
             for one in held:
                 if one.state == QUEUED:
                     self._custody.release(one, "the agent takes nothing new")

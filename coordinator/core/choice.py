@@ -101,7 +101,11 @@ class Choice:
             reserved = bool(self._reservations) and self._reservations.of(strand) is not None
             if not reserved and strand.priority not in self._blocked:
                 self._blocked[strand.priority] = strand
-        if not self._durations.short(strand.duration):
+        self.holds_up(strand)
+
+    def holds_up(self, strand: Strand) -> None:
+        """Its head waits for a slot: at agents that know its kind, others that are asked after it get no window, unless they are of a smaller class (S8)."""
+        if not self._pauses.kind(strand.kind) and not self._durations.short(strand.duration):
             for pool in self._pools.knowing(strand.kind, strand.version):
                 self._held_up[pool.number] = min(strand.size_class, self._held_up.get(pool.number, _NO_CLASS))
 

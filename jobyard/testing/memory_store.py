@@ -6,7 +6,6 @@ It keeps rows as the tables do: history is only added to, and where a job stands
 import bisect
 import copy
 import dataclasses
-import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -59,18 +58,13 @@ class MemoryLaneStore:
         """T2. Nothing in it is shared with the tables or with another lane."""
         t = self._t
         self._looked = t.seq
-        backlog: dict[tuple[int, str], Instant] = {}
-        for row in t.pending.values():
-            key = (row.priority, row.kind)
-            backlog[key] = min(backlog.get(key, row.run_at), row.run_at)
-        lately = t.now() - _LATELY_S
         return Snapshot(
             fence=t.fence,
             offsets=dict(t.offsets),
-            agents=[t.loaded_agent(row) for number, row in sorted(t.agents.items()) if t.agent_ended.get(number, t.now()) >= lately],
+            agents=t.loaded_agents(t.now() - _LATELY_S),
             bundles=[t.loaded_bundle(row.bundle) for _, row in sorted(t.bundles.items())],
             kinds=dict(t.kinds),
-            backlog=[BacklogRow(priority, kind, at) for (priority, kind), at in sorted(backlog.items())],
+            backlog=[BacklogRow(*backlog) for backlog in t.pending.backlogs()],
             held=bool(t.held),
             modes=t.modes,
             durations=[copy.copy(mean) for _, mean in sorted(t.means.items())],
@@ -181,25 +175,26 @@ class MemoryLaneStore:
             answers.jobs.append(copy.copy(job))
 
     def _due(self, question: DueQuestion) -> DueAnswer:
-        rows = sorted(
-            (row for row in self._t.pending.values() if (row.priority, row.kind) == (question.priority, question.kind)),
-            key=lambda row: (row.run_at, row.job_id),
-        )
-        behind = [row for row in rows if (row.run_at, row.job_id) > question.after]
-        taken = [row for row in behind if row.run_at <= question.until][: question.most]
-        if question.most_bytes is not None:
-            reached = list(itertools.accumulate(len(self._t.jobs[row.job_id].args) for row in taken))
-            taken = taken[: max(1, bisect.bisect_right(reached, question.most_bytes))]
-        left = behind[len(taken) :]
-        return DueAnswer(
-            question.priority, question.kind, [self._t.waiting(row) for row in taken], min((row.run_at for row in left), default=None)
-        )
+        rows = self._t.pending.behind(question.priority, question.kind, question.after)
+        taken: list[PendingRow] = []
+        next_at: Instant | None = None
+        bytes_ = 0
+        for row in rows:
+            if question.most_bytes is not None:
+                bytes_ += len(self._t.jobs[row.job_id].args)
+            full = len(taken) >= question.most or (bool(taken) and question.most_bytes is not None and bytes_ > question.most_bytes)
+            if row.run_at > question.until or full:
+                next_at = row.run_at
+                break
+            taken.append(row)
+        return DueAnswer(question.priority, question.kind, [self._t.waiting(row) for row in taken], next_at)
 
     def _look(self, answers: Answers) -> None:
         t = self._t
         fresh: dict[tuple[int, str], Instant] = {}
-        for row in t.pending.values():
-            if row.seq > self._looked:
+        first = bisect.bisect_right(t.submitted, self._looked, key=lambda row: row.seq)
+        for row in t.submitted[first:]:
+            if t.pending.get(row.job_id) is row:
                 fresh[row.priority, row.kind] = min(fresh.get((row.priority, row.kind), row.run_at), row.run_at)
         self._looked = t.seq
         answers.fresh = [Fresh(priority, kind, at) for (priority, kind), at in sorted(fresh.items())]
@@ -307,6 +302,9 @@ class MemoryLaneStore:
             case e.Noted():
                 number = t.tick() if event.final is None else self._final(event.job_id, event.final)
                 t.events.append(EventRow(event, number))
+                if event.event == "cancel_asked":
+                    detail = event.detail or {}
+                    t.cancels.setdefault(int(str(detail.get("fence", 0))), {})[event.job_id] = str(detail.get("reason", ""))
             case e.Reopened():
                 t.reopened.setdefault(event.job_id, []).append((t.tick(), event))
             case e.LateReported():

@@ -1,7 +1,8 @@
 """The tables of one lane in memory: what clients write, and what the rows say of where a job stands. See memory_store."""
 
+import bisect
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from jobyard.contracts.control import Bucket
@@ -13,6 +14,8 @@ from jobyard.coordinator.core import events as e
 from jobyard.coordinator.core.places import Bundle, Waiting, Why
 from jobyard.coordinator.core.questions import Command, Modes
 from jobyard.coordinator.core.snapshot import AgentRow
+
+_SWEPT_AFTER = 100
 
 
 @dataclass(slots=True)
@@ -28,6 +31,52 @@ class PendingRow:
     interruptions: int
     why: Why
     seq: int = 0
+
+
+class PendingRows(dict[str, PendingRow]):
+    """The rows of `pending` by job, in the order of (run_at, id) for each priority and kind: what is due is found without a look at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._order: dict[tuple[int, str], list[tuple[Instant, str]]] = {}
+        self._dead: dict[tuple[int, str], int] = {}
+
+    def __setitem__(self, job_id: str, row: PendingRow) -> None:
+        if job_id in self:
+            del self[job_id]
+        super().__setitem__(job_id, row)
+        bisect.insort(self._order.setdefault((row.priority, row.kind), []), (row.run_at, job_id))
+
+    def __delitem__(self, job_id: str) -> None:
+        row = self[job_id]
+        super().__delitem__(job_id)
+        key = (row.priority, row.kind)
+        dead = self._dead.get(key, 0) + 1
+        order = self._order[key]
+        if dead > _SWEPT_AFTER and dead * 2 > len(order):
+            order[:] = [entry for entry in order if self._lives(key, entry)]
+            dead = 0
+        self._dead[key] = dead
+
+    def backlogs(self) -> list[tuple[int, str, Instant]]:
+        """Each priority and kind that has rows, with the earliest run_at."""
+        firsts = ((key, next(self.behind(*key, (0.0, "")), None)) for key in sorted(self._order))
+        return [(priority, kind, first.run_at) for (priority, kind), first in firsts if first is not None]
+
+    def behind(self, priority: int, kind: str, after: tuple[Instant, str]) -> Iterator[PendingRow]:
+        """The rows of one priority and kind after this (run_at, id), in order."""
+        key = (priority, kind)
+        order = self._order.get(key, [])
+        seen: tuple[Instant, str] | None = None
+        for at in range(bisect.bisect_right(order, after), len(order)):
+            entry = order[at]
+            if entry != seen and self._lives(key, entry):
+                seen = entry
+                yield self[entry[1]]
+
+    def _lives(self, key: tuple[int, str], entry: tuple[Instant, str]) -> bool:
+        row = self.get(entry[1])
+        return row is not None and row.run_at == entry[0] and (row.priority, row.kind) == key
 
 
 @dataclass(slots=True)
@@ -76,7 +125,10 @@ class CommandRow:
 
 @dataclass(slots=True)
 class MemoryLane:
-    """The tables of one lane. `now`: the database's clock. `locked`: ids that an open transaction of somebody else holds."""
+    """The tables of one lane. `now`: the database's clock. `locked`: ids that an open transaction of somebody else holds.
+
+    `submitted`: rows of `pending` as others committed them, in that order. `cancels`: by fence, what `events` says of cancels asked, job → reason.
+    """
 
     now: Callable[[], Instant]
     epoch: int = 0
@@ -87,11 +139,13 @@ class MemoryLane:
     kinds: dict[str, Kind] = field(default_factory=dict[str, Kind])
     means: dict[tuple[str, int], e.Mean] = field(default_factory=dict[tuple[str, int], e.Mean])
     jobs: dict[str, Job] = field(default_factory=dict[str, Job])
-    pending: dict[str, PendingRow] = field(default_factory=dict[str, PendingRow])
+    pending: PendingRows = field(default_factory=PendingRows)
+    submitted: list[PendingRow] = field(default_factory=list[PendingRow])
     bundles: dict[int, BundleRow] = field(default_factory=dict[int, BundleRow])
     attempts: dict[tuple[str, int], AttemptRow] = field(default_factory=dict[tuple[str, int], AttemptRow])
     attempts_of: dict[str, list[AttemptRow]] = field(default_factory=dict[str, list[AttemptRow]])
     events: list[EventRow] = field(default_factory=list[EventRow])
+    cancels: dict[int, dict[str, str]] = field(default_factory=dict[int, dict[str, str]])
     finals: dict[str, tuple[int, State]] = field(default_factory=dict[str, tuple[int, State]])
     reopened: dict[str, list[tuple[int, e.Reopened]]] = field(default_factory=dict[str, list[tuple[int, e.Reopened]]])
     running: dict[str, tuple[int, Instant]] = field(default_factory=dict[str, tuple[int, Instant]])
@@ -114,7 +168,8 @@ class MemoryLane:
         if job.id in self.jobs:
             return False
         self.jobs[job.id] = copy.copy(job)
-        self.pending[job.id] = PendingRow(job.id, job.kind, job.run_at, job.priority, 0, 0, 0, "n", self.tick())
+        self.pending[job.id] = row = PendingRow(job.id, job.kind, job.run_at, job.priority, 0, 0, 0, "n", self.tick())
+        self.submitted.append(row)
         return True
 
     def command(self, verb: str, job_id: str | None = None, args: Mapping[str, object] | None = None, actor: str = "somebody") -> int:
@@ -158,13 +213,19 @@ class MemoryLane:
         job.run_at, job.priority = row.run_at, row.priority
         return Waiting(job, row.attempt, row.used, row.interruptions, self.bound(row.job_id), row.why, True, f"({row.job_id})")
 
-    def loaded_agent(self, row: AgentRow) -> AgentRow:
-        """What a snapshot holds of an agent."""
-        buckets = [bucket for owner, bucket in self.buckets.values() if owner == row.agent_id]
-        made = copy.copy(row)
-        made.kinds = dict(row.kinds)
-        made.buckets = sorted(buckets, key=lambda bucket: bucket.priority)
-        return made
+    def loaded_agents(self, since: Instant) -> list[AgentRow]:
+        """What a snapshot holds of the agents that are there, or ended since then."""
+        buckets: dict[int, list[Bucket]] = {}
+        for owner, bucket in self.buckets.values():
+            buckets.setdefault(owner, []).append(bucket)
+        loaded: list[AgentRow] = []
+        for number, row in sorted(self.agents.items()):
+            if self.agent_ended.get(number, since) >= since:
+                made = copy.copy(row)
+                made.kinds = dict(row.kinds)
+                made.buckets = sorted(buckets.get(number, []), key=lambda bucket: bucket.priority)
+                loaded.append(made)
+        return loaded
 
     def loaded_bundle(self, bundle: Bundle) -> Bundle:
         """What a snapshot holds of an open bundle: all but what was placed follows from other rows."""
@@ -173,11 +234,7 @@ class MemoryLane:
         for job in jobs:
             job.priority = bundle.priority
         opened = [index for index, job in enumerate(jobs) if (job.id, fence) not in self.attempts]
-        asked = {
-            row.noted.job_id: str((row.noted.detail or {}).get("reason", ""))
-            for row in self.events
-            if row.noted.event == "cancel_asked" and (row.noted.detail or {}).get("fence") == fence
-        }
+        asked = self.cancels.get(fence, {})
         return Bundle(
             fence,
             bundle.agent_id,

@@ -15,10 +15,10 @@ class Pauses:
         return kind in self._kinds
 
     def told(self, modes: Modes) -> bool:
-        """The Master DB was asked again; whether anything goes on that was paused before."""
-        resumed = (self.lane and not modes.paused) or not self._kinds <= modes.paused_kinds
+        """The Master DB was asked again; whether anything is paused, or goes on, that was not before: what pauses keeps no agent any more (S7)."""
+        changed = (self.lane, self._kinds) != (modes.paused, modes.paused_kinds)
         self.lane, self._kinds = modes.paused, modes.paused_kinds
-        return resumed
+        return changed
 
     def picture(self) -> tuple[bool, list[str]]:
         """All, for comparing."""

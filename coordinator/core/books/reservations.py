@@ -47,10 +47,14 @@ class Reservations:
 
     def allowed(self, strand: Strand) -> bool:
         """Whether one more of the agents that know the strand's kind may be reserved: a share of them, at least one."""
+        return self._left(strand) > 0
+
+    def _left(self, strand: Strand) -> int:
+        """How many more may be; below 0 where agents have left since."""
         pools = self._pools.knowing(strand.kind, strand.version)
         agents = sum(len(pool.agents) for pool in pools)
         reserved = sum(1 for reservation in self._of.values() if self._pools.pool_of(reservation.agent) in pools)
-        return reserved < max(1, int(self._share * agents))
+        return max(1, int(self._share * agents)) - reserved
 
     def made(self, strand: Strand, agent: Agent, now: Instant) -> None:
         """The agent takes nothing new but the strand's head."""
@@ -64,14 +68,18 @@ class Reservations:
         reservation = self._of.pop(strand)
         reservation.agent.reserved = False
         self._pools.refresh(reservation.agent)
+        self._pools.changed = True
 
     def check(self) -> None:
-        """Before a pass: those end whose job or agent is no more what it was."""
+        """Before a pass: those end whose job or agent is no more what it was; the newest, too, while they are more than the share, since agents leave."""
         for strand, reservation in list(self._of.items()):
             if not self._holds(strand, reservation):
                 self.ended(strand)
             else:
                 reservation.due, reservation.job_id = strand.heap[0][:2]
+        for strand in reversed(list(self._of)):
+            if self._left(strand) < 0:
+                self.ended(strand)
 
     def _holds(self, strand: Strand, reservation: Reservation) -> bool:
         agent = reservation.agent

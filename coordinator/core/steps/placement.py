@@ -42,12 +42,15 @@ class Placement:
         self._pauses = pauses
 
     def decide(self, batch: Batch, answers: Answers, events: list[Event], now: Instant) -> None:
-        """One pass, if anything has changed since the last."""
+        """One pass, if anything has changed since the last; and another if an agent is kept no longer, since others may have sat out that fit there."""
+        waiting, pools = self._waiting, self._fleet.pools
+        while not self._pauses.lane and (waiting.changed or pools.changed):
+            self._choice.begin()
+            waiting.changed = pools.changed = False
+            self._pass(events, now)
+
+    def _pass(self, events: list[Event], now: Instant) -> None:
         waiting, pools, share = self._waiting, self._fleet.pools, self._share
-        if self._pauses.lane or not (waiting.changed or pools.changed):
-            return
-        waiting.changed = pools.changed = False
-        self._choice.begin()
         share.begin()
         sat_out: list[Strand] = []
         for priority in PRIORITIES:
@@ -58,6 +61,7 @@ class Placement:
                 if oldest is not None and oldest is not strand:
                     chosen = self._choice.agent(oldest, now)
                     if chosen is None:
+                        self._choice.holds_up(oldest)  # or short urgent ones would fill each slot before it is seen free
                         share.found_no_room()
                     else:
                         self._place(oldest, chosen, events, now, aged=True)

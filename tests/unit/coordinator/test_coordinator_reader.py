@@ -121,7 +121,10 @@ def test_reports_carry_the_stores_text_and_when_they_were_fetched(make: Callable
 
 
 def test_L18_good_reports_count_beside_one_of_a_type_to_come(make: Callable[..., Reading]) -> None:
-    reading = make(None, lambda finished: [end.job for end in finished.ends])
+    def jobs_of(finished: Finished) -> list[str]:
+        return [end.job for end in finished.ends]
+
+    reading = make(None, jobs_of)
     end = [_job_id(1), 1, "succeeded", 1.0, 2.0]
     reports = [{"type": "mood", "how": "good"}, {"type": "finished", "fence": 1, "ends": [end]}]
     reading.read(_message("rep", 4, json.dumps({"v": 1, "agent": "a", "incarnation": INCARNATION, "seq": 1, "reports": reports}).encode()))

@@ -4,6 +4,7 @@ import pytest
 from lane_world import World
 
 from jobyard.contracts.rules import Rules
+from jobyard.coordinator.core.questions import Modes
 
 
 def place(world: World, *jobs: tuple[str, float], at: float = 0.0) -> str:
@@ -160,3 +161,56 @@ def test_S7_no_more_than_a_share_of_the_agents_is_reserved() -> None:
     used = {one[-1] for one in placed}
     assert len(placed) == 12  # two of eight are kept; six take two more each
     assert len(used) == 6
+
+
+def kept_for_z() -> World:
+    """Agent a has one slot free of four, and is kept for z=4 of kind k; s=1 of kind m waits for it to be free again."""
+    world = World(Rules(reserve_after_s=1.0))
+    world.join("a", 4, 4, {"k": 1, "m": 1})
+    place(world, *((f"x{i}", 1.0) for i in range(3)))
+    world.job("z", 4, priority=1, due=1)
+    world.tick(1)
+    world.now = 3.0
+    world.beat("a")
+    world.job("s", kind="m", priority=2, due=3)
+    assert world.placed(world.tick()) == ""
+    return world
+
+
+def test_S7_who_sat_out_for_a_kept_agent_goes_there_in_the_pass_that_frees_it() -> None:
+    """Or it would wait beside free slots until something else ends, which may take hours."""
+    world = kept_for_z()
+    world.job("y", kind="m", priority=1, due=0.5)  # first in order, so it sits out before z is asked
+    assert world.placed(world.tick()) == ""
+    agent = world.new_incarnation("b", 4, 4)
+    world.hello(agent)
+    world.batch.buckets_ready = [(part, 0) for part in range(5, 10)]
+    assert world.placed(world.tick()) == "z>b y>a"
+    world.finish("x0")
+    assert world.placed(world.tick()) == "s>a"
+
+
+def test_S7_S15_a_kept_agent_is_free_at_once_when_the_kind_is_paused() -> None:
+    world = kept_for_z()
+    world.tables.modes = Modes(False, frozenset({"k"}), {})
+    world.tables.command("pause_kind")
+    assert world.placed(world.tick()) + world.placed(world.tick()) == "s>a"
+
+
+def test_S7_when_agents_leave_fewer_are_kept() -> None:
+    """Two of eight are a quarter; of four, one is."""
+    world = World(Rules(reserve_after_s=0.0, reserved_share=0.25))
+    for name in "abcdefgh":
+        world.join(name, 8, 8)
+    place(world, *((f"x{i}", 6.0) for i in range(8)))
+    world.job("big0", 8, priority=0, due=0)
+    world.job("big1", 8, priority=1, due=0)
+    for i in range(30):
+        world.job(f"s{i:02}", 1, priority=4, due=1)
+    placed = world.placed(world.tick(1)).split()
+    kept = sorted(set("abcdefgh") - {one[-1] for one in placed})
+    assert len(kept) == 2
+    for name in [one for one in "abcdefgh" if one not in kept][:4]:
+        world.goodbye(name)
+    placed = world.placed(world.tick(2)).split()
+    assert {one[-1] for one in placed} & set(kept) == {kept[1]}  # the one that was kept first is kept still

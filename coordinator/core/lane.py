@@ -171,7 +171,7 @@ class Lane:
         """When the lane needs a tick though nothing comes in; in the past: at once; None: never."""
         moments = (self._membership.next_at(now), self._commands.next_at, self._admission.next_at, self._readahead.next_at)
         first = min((moment for moment in moments if moment is not None), default=None)
-        if self._commands.syncing:
+        if self._commands.syncing or self._explanations.left:
             return now
         return first
 
@@ -188,7 +188,7 @@ class Lane:
     def busy(self) -> bool:
         """Whether the lane has something to do that nothing from outside will wake it for: due rows to read, jobs held back, kinds to sync."""
         due = self._readahead.next_at
-        return self._commands.syncing or self._admission.held or (due is not None and due <= self._now)
+        return self._commands.syncing or self._explanations.left or self._admission.held or (due is not None and due <= self._now)
 
     def picture(self) -> dict[str, object]:
         """All that a take-over must know as well, in a form to be compared. What is only learned (rates, means) is left out."""

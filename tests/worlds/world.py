@@ -107,14 +107,23 @@ class World(Processes, View):
         self._start(name, arguments, self._ours | self._database | self._grace, None)
 
     def agent(
-        self, name: str, *, slots: int = 10, process: str | None = None, at: AtPoint | None = None, aims: Iterable[str] | None = None
+        self,
+        name: str,
+        *,
+        slots: int = 10,
+        capacity: float | None = None,
+        process: str | None = None,
+        at: AtPoint | None = None,
+        aims: Iterable[str] | None = None,
     ) -> None:
         """Start one, without the database's address. `process`: what the process is called here; None: as the agent. `at`: where it breaks.
 
-        `aims`: names for which it has kinds of their own (see aimed_jobs), beside the mixed ones.
+        `capacity`: None: as its slots. `aims`: names for which it has kinds of their own (see aimed_jobs), beside the mixed ones.
         """
         app = "promises.mixed_jobs:app" if aims is None else "promises.aimed_jobs:app"
         arguments = ["agent", "run", app, "--name", name, "--slots", str(slots)]
+        if capacity is not None:
+            arguments += ["--capacity", str(capacity)]
         self._start(process or name, arguments, self._ours | self._grace | {aimed_jobs.AIMS: " ".join(aims or ())}, at)
 
     # ---- waiting ----

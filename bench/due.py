@@ -50,7 +50,7 @@ def _read(store: PostgresLaneStore, jobs: int, most: int) -> tuple[float, float]
     until, after, seen = time.time() + 1, (0.0, ""), 0
     began, cpu = time.perf_counter(), time.process_time()
     while True:
-        (answer,) = store.ask(Questions(due=[DueQuestion(2, "noop", after, until, most)])).due
+        (answer,) = store.ask(Questions(due=[DueQuestion(2, "noop", 0, after, until, most)])).due
         seen += len(answer.rows)
         if len(answer.rows) < most:
             break

@@ -20,7 +20,7 @@ from jobyard.contracts.topics import lane_topics
 from jobyard.coordinator.core.batch import Batch, ReportsRead
 from jobyard.coordinator.core.events import Event, Placed
 from jobyard.coordinator.core.lane import Lane
-from jobyard.coordinator.core.questions import Answers
+from jobyard.coordinator.core.questions import Answers, Modes
 from jobyard.coordinator.core.snapshot import AgentRow, Snapshot
 
 T0 = 1_000_000.0
@@ -33,14 +33,16 @@ WAITING = (1_000, 1_000_000)
 
 @dataclass(frozen=True)
 class Setting:
-    """`took_s`: how long a job takes: 1 ms travels in bundles, 60 s alone."""
+    """`took_s`: how long a job takes: 1 ms travels in bundles, 60 s alone. `submitters`: so many take turns; 0: the lane does not share fairly."""
 
     agents: int
     waiting: int
     took_s: float
+    submitters: int = 0
 
     def __str__(self) -> str:
-        return f"{self.agents} agents, {self.waiting} waiting, {'short' if self.took_s < 1 else 'long'}"
+        turns = f", {self.submitters} submitters take turns" if self.submitters else ""
+        return f"{self.agents} agents, {self.waiting} waiting, {'short' if self.took_s < 1 else 'long'}{turns}"
 
 
 class Bench:
@@ -59,7 +61,13 @@ class Bench:
         ]  # fmt: skip
         self._now = T0
         self._lane = Lane.load(
-            Snapshot(0, agents=rows), lane="default", rules=self._rules, epoch=1, now=T0, topic_ids=TOPIC_IDS, topics=TOPICS
+            Snapshot(0, agents=rows, modes=Modes(fair_share=setting.submitters > 0)),
+            lane="default",
+            rules=self._rules,
+            epoch=1,
+            now=T0,
+            topic_ids=TOPIC_IDS,
+            topics=TOPICS,
         )
         self._rows = rows
         self._seq = self._job = 0
@@ -136,10 +144,14 @@ class Bench:
 
     def _jobs(self, count: int) -> list[Job]:
         made: list[Job] = []
+        submitters = self._setting.submitters
         for _ in range(count):
             self._job += 1
             number = self._job
-            made.append(Job(id=f"018f0000-0000-7000-8000-{number:012x}", kind=f"k{number // 50 % KINDS}", run_at=self._now, priority=2))
+            job = Job(id=f"018f0000-0000-7000-8000-{number:012x}", kind=f"k{number // 50 % KINDS}", run_at=self._now, priority=2)
+            if submitters:
+                job.submitter = f"submitter {number // 50 % submitters}"
+            made.append(job)
         return made
 
 
@@ -147,6 +159,7 @@ def main(rounds: int) -> None:
     """Print one line of JSON a setting. Short and long jobs one after the other: all settings at once would hold six million jobs."""
     for took_s in (0.001, 60.0):
         _compare([Setting(agents, waiting, took_s) for waiting in WAITING for agents in AGENTS], rounds)
+        _compare([Setting(100, 100_000, took_s, submitters) for submitters in (0, 10, 1_000)], rounds)
 
 
 def _compare(settings: list[Setting], rounds: int) -> None:

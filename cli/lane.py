@@ -69,6 +69,26 @@ def show(name: Name, as_json: AsJson = False) -> None:
         output.one(operations.lane(connection, name), as_json)
 
 
+@app.command("set")
+def set_up(
+    name: Name,
+    fair_share: Annotated[
+        bool,
+        typer.Option("--fair-share/--no-fair-share", help="Inside a priority, submitters take turns; or whoever was due first."),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Change a lane's setting. It holds from the leader's next tick on.
+
+    Example: jobyard lane set reports --fair-share
+    """
+    from jobyard.master_db import operations
+
+    done = "is shared fairly among submitters" if fair_share else "serves whoever was due first"
+    with master_db() as connection:
+        told.say(connection, f"lane {name}", done, operations.fair_share(connection, name, fair_share), as_json)
+
+
 @app.command()
 def pause(name: Name, reason: Reason = None, as_json: AsJson = False) -> None:
     """Place nothing in a lane any more. What is placed goes on, and jobs are taken in; other lanes go on.

@@ -41,6 +41,7 @@ class FreshRow(NamedTuple):
     snapshot: str
     priority: int | None
     kind_id: int | None
+    flow: int | None
     run_at: float | None
 
 
@@ -64,7 +65,9 @@ class AgentNumber(NamedTuple):
 
 
 READ_DUE = Query("read_due", DueRow)
+READ_DUE_OF_FLOW = Query("read_due_of_flow", DueRow)
 NEXT_FUTURE = Query("next_future", NextAt)
+NEXT_FUTURE_OF_FLOW = Query("next_future_of_flow", NextAt)
 LOOK_FRESH = Query("look_fresh", FreshRow)
 OPEN_COMMANDS = Query("open_commands", CommandRow)
 RELABEL_COMMAND = Statement("relabel_command")
@@ -138,11 +141,15 @@ class Answering:
         for question in questions:
             kind_id = self._kinds.ids[question.kind]
             common = {"lane_id": self._lane_id, "priority": question.priority, "kind_id": kind_id, "until": at_text(question.until)}
+            read, behind = READ_DUE, NEXT_FUTURE
+            if question.flow:
+                common["flow"] = question.flow
+                read, behind = READ_DUE_OF_FLOW, NEXT_FUTURE_OF_FLOW
             after_at, after_id = question.after
-            rows = READ_DUE.cursor(
+            rows = read.cursor(
                 connection, **common, after_at=at_text(max(after_at, 0.0)), after_id=after_id or FIRST_ID, most=question.most + 1
             )
-            sent.due.append((question, rows, NEXT_FUTURE.cursor(connection, **common)))
+            sent.due.append((question, rows, behind.cursor(connection, **common)))
 
     def send_agents(self, connection: Connection, agents: Sequence[NewAgent], sent: Sent) -> None:
         """New incarnations. One that has ended long ago gets no number."""
@@ -201,8 +208,8 @@ class Answering:
         self.look = Look.of(rows[0].snapshot)
         self._kinds.name(connection, {row.kind_id for row in rows if row.kind_id is not None})
         for row in rows:
-            if row.priority is not None and row.kind_id is not None and row.run_at is not None:
-                answers.fresh.append(Fresh(row.priority, self._kinds.names[row.kind_id], row.run_at))
+            if row.priority is not None and row.kind_id is not None and row.flow is not None and row.run_at is not None:
+                answers.fresh.append(Fresh(row.priority, self._kinds.names[row.kind_id], row.flow, row.run_at))
 
     def _receive_due(self, connection: Connection, sent: Sent, answers: Answers) -> None:
         read = [(question, rows.fetchall(), behind.fetchone()) for question, rows, behind in sent.due]
@@ -218,7 +225,7 @@ class Answering:
             if fit < len(rows):
                 next_at = rows[fit].run_at
                 del rows[fit:]
-            answers.due.append(DueAnswer(question.priority, question.kind, _waiting(question, rows, jobs, bounds), next_at))
+            answers.due.append(DueAnswer(question.priority, question.kind, question.flow, _waiting(question, rows, jobs, bounds), next_at))
 
     def _receive_standings(
         self, connection: Connection, commands: Sequence[CommandRow], late: Sequence[tuple[str, int]], answers: Answers
@@ -273,16 +280,16 @@ class Answering:
 
 def _waiting(question: DueQuestion, rows: Sequence[DueRow], jobs: Mapping[str, DueJobRow], bounds: Mapping[str, int]) -> list[Waiting]:
     """The jobs of due rows, in order. Positional arguments and rows taken apart in one step: this is done for each job of a drain."""
-    kind, priority = question.kind, question.priority
+    kind, priority, flow = question.kind, question.priority, question.flow
     waiting: list[Waiting] = []
     for ctid, job_id, run_at, told in rows:
         job = due_job_of(jobs[job_id], kind, run_at, priority)
         if told is None:
-            waiting.append(Waiting(job, 0, 0, 0, job.max_attempts, "n", True, ctid))
+            waiting.append(Waiting(job, 0, 0, 0, job.max_attempts, "n", True, ctid, flow))
         else:
             attempt, used, interruptions, why = told.split(" ")
             bound = max(bounds.get(job_id, 0), job.max_attempts)
-            waiting.append(Waiting(job, int(attempt), int(used), int(interruptions), bound, cast("Why", why), True, ctid))
+            waiting.append(Waiting(job, int(attempt), int(used), int(interruptions), bound, cast("Why", why), True, ctid, flow))
     return waiting
 
 

@@ -133,6 +133,7 @@ class LaneSummary(msgspec.Struct, frozen=True):
     paused_at: datetime | None = None
     paused_by: str | None = None
     paused_reason: str | None = None
+    fair_share: bool = False
 
 
 class KindSummary(msgspec.Struct, frozen=True):

@@ -76,6 +76,7 @@ _EXPLAIN = Query("explain", Number)
 _DURATIONS = Query("durations_of_kind", DurationShown)
 _PAUSE_LANE = Query("pause_lane", Number)
 _RESUME_LANE = Query("resume_lane", Number)
+_FAIR_SHARE = Query("fair_share", Number)
 _PAUSE_KIND = Query("pause_kind", Number)
 _RESUME_KIND = Query("resume_kind", Number)
 _DRAIN_AGENT = Query("drain_agent", Number)
@@ -166,6 +167,12 @@ def resume_lane(connection: Connection, lane: str) -> list[int]:
     """Place jobs in the lane again; returns the command's number. Raises InvalidJob for an unknown lane."""
     with errors(OPERATOR):
         return [_RESUME_LANE.one(connection, lane=lane).number]
+
+
+def fair_share(connection: Connection, lane: str, fair: bool) -> list[int]:
+    """Let submitters take turns in the lane, or not; returns the command's number. Raises InvalidJob for an unknown lane."""
+    with errors(OPERATOR):
+        return [_FAIR_SHARE.one(connection, lane=lane, fair=fair).number]
 
 
 def pause_kind(connection: Connection, kind: str, reason: str | None = None) -> list[int]:

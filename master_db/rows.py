@@ -75,7 +75,7 @@ JOBS: Final = _table(
     "jobs",
     "id run_at kind_id priority max_attempts version size args timeout_s retry submitter tags parent_id traceparent lane_id via",
 )
-PENDING: Final = _table("pending", "id run_at kind_id priority attempt used interruptions why lane_id xid")
+PENDING: Final = _table("pending", "id run_at kind_id priority attempt used interruptions why flow lane_id xid")
 BUNDLES: Final = _table(
     "bundles",
     "fence placed_at lo hi agent_id bucket kind_id lane_id priority job_ids attempts used interruptions careful bounds reason",
@@ -212,7 +212,7 @@ def pending(of: Sequence[Waiting], kind_ids: Mapping[str, int], lane_id: int) ->
             at = job.run_at
             due = at_text(at)
         rows.append(
-            f"{job.id}\t{due}\t{kind_ids[job.kind]}\t{job.priority}\t{one.attempt}\t{one.used}\t{one.interruptions}\t{one.why}{end}"
+            f"{job.id}\t{due}\t{kind_ids[job.kind]}\t{job.priority}\t{one.attempt}\t{one.used}\t{one.interruptions}\t{one.why}\t{one.flow}{end}"
         )
     return rows
 

@@ -108,10 +108,11 @@ class DurationRow(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """A priority and kind that `pending` has rows of."""
+    """A priority, kind and flow that `pending` has rows of."""
 
     priority: int
     kind_id: int
+    flow: int
     run_at: float
 
 
@@ -119,6 +120,7 @@ class ModesRow(NamedTuple):
     """What operators have set for a lane. `drained`, `stops`: agents by name, in the same order."""
 
     paused: bool
+    fair_share: bool
     paused_kinds: list[str]
     drained: list[str]
     stops: list[bool]
@@ -147,7 +149,7 @@ class Loaded(NamedTuple):
 
 def modes_of(row: ModesRow) -> Modes:
     """As the core has them."""
-    return Modes(row.paused, frozenset(row.paused_kinds), dict(zip(row.drained, row.stops, strict=True)))
+    return Modes(row.paused, frozenset(row.paused_kinds), dict(zip(row.drained, row.stops, strict=True)), row.fair_share)
 
 
 def load(connection: Connection, lane_id: int, epoch: int, kinds: KindNumbers) -> Loaded | None:
@@ -178,7 +180,7 @@ def load(connection: Connection, lane_id: int, epoch: int, kinds: KindNumbers) -
         agents=[_agent(row, owned, kinds) for row in agents.fetchall()],
         bundles=_bundles(connection, bundles.fetchall(), running.fetchall(), kinds),
         kinds=dict(kinds.kinds),
-        backlog=[BacklogRow(row.priority, kinds.names[row.kind_id], row.run_at) for row in backlog.fetchall()],
+        backlog=[BacklogRow(row.priority, kinds.names[row.kind_id], row.flow, row.run_at) for row in backlog.fetchall()],
         held=any(row.any for row in held.fetchall()),
         modes=modes_of(modes.fetchall()[0]),
         durations=[Mean(kinds.names[row.kind_id], row.size_class, row.ends, row.mean_s) for row in durations.fetchall()],

@@ -26,6 +26,7 @@ class PendingRow(NamedTuple):
     interruptions: int
     why: Why
     lane_id: int
+    flow: int
 
 
 class AttemptRow(NamedTuple):
@@ -137,6 +138,7 @@ def waiting_of(pending: PendingRow, row: JobRow, bound: int, kinds: KindNumbers)
         why=pending.why,
         stored=True,
         ctid=pending.ctid,
+        flow=pending.flow,
     )
 
 

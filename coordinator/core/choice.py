@@ -12,7 +12,7 @@ from jobyard.coordinator.core.books.durations import Durations
 from jobyard.coordinator.core.books.pauses import Pauses
 from jobyard.coordinator.core.books.pools import Pool, Pools
 from jobyard.coordinator.core.books.reservations import Reservations
-from jobyard.coordinator.core.books.waiting import Strand
+from jobyard.coordinator.core.books.strand import Strand
 
 _NO_CLASS = 1 << 30
 Rule: TypeAlias = Literal["free", "packed", "window", "oversized", "reserved"]

@@ -18,6 +18,7 @@ from jobyard.coordinator.core.books.pools import Pools
 from jobyard.coordinator.core.books.quarantine import Quarantine
 from jobyard.coordinator.core.books.reservations import Reservations
 from jobyard.coordinator.core.books.share import AgedShare
+from jobyard.coordinator.core.books.turns import Turns
 from jobyard.coordinator.core.books.waiting import WaitingJobs
 from jobyard.coordinator.core.choice import Choice
 from jobyard.coordinator.core.closing import Closing
@@ -51,7 +52,8 @@ class Lane:
         self._kinds = Kinds(snapshot.kinds)
         self._durations = Durations(rules, snapshot.durations)
         self._backlogs = Backlogs(rules)
-        self._waiting = WaitingJobs(self._backlogs, self._durations)
+        self._turns = Turns(snapshot.modes.fair_share)
+        self._waiting = WaitingJobs(self._backlogs, self._durations, self._turns)
         self._fleet = Fleet(Pools(rules.window_s), bucket_topic_id)
         self._bundles = Bundles(snapshot.fence)
         self._quarantine = Quarantine(rules)
@@ -72,7 +74,7 @@ class Lane:
         self._explanations = Explanations(self._waiting, self._bundles, self._fleet, self._durations, reservations, share, self._pauses)
         self._dispatch = Dispatch(epoch, self._bundles, self._fleet, self._drains)
         for row in snapshot.backlog:
-            self._backlogs.of(row.priority, row.kind).next_at = row.next_at
+            self._backlogs.of(row.priority, row.kind, row.flow).next_at = row.next_at
 
     @classmethod
     def load(
@@ -200,6 +202,7 @@ class Lane:
             "agents": self._fleet.picture(),
             "held": self._admission.held,
             "paused": self._pauses.picture(),
+            "fair_share": self._turns.fair,
             "drained": self._drains.picture(),
         }
 

@@ -15,7 +15,7 @@ class Waiting:
     """A job that waits, due at `job.run_at` with `job.priority`.
 
     `attempt`: placements so far. `used`: those that count. `bound`: how many may count (job.max_attempts, more after a retry by hand).
-    `stored`: a row of `pending` stands for it since the last commit; `ctid`: where that row lies, None: go by id.
+    `stored`: a row of `pending` stands for it since the last commit; `ctid`: where that row lies, None: go by id. `flow`: in which the row is read.
     """
 
     job: Job
@@ -26,6 +26,7 @@ class Waiting:
     why: Why = "n"
     stored: bool = False
     ctid: str | None = None
+    flow: int = 0
 
 
 @dataclass(slots=True, eq=True)

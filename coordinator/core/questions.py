@@ -36,13 +36,15 @@ class NewAgent:
 
 @dataclass(slots=True)
 class DueQuestion:
-    """Read ahead what is due of one priority and kind: at most `most` rows with run_at ≤ `until`, after the cursor, in order of (run_at, id).
+    """Read ahead what is due of one priority, kind and flow (see contracts.flows): at most `most` rows with run_at ≤ `until`, after the cursor, in order of
+    (run_at, id).
 
     `most_bytes`: of their arguments together; the first row counts whatever it has. None: no bound.
     """
 
     priority: int
     kind: str
+    flow: int
     after: tuple[Instant, str]
     until: Instant
     most: int
@@ -55,16 +57,18 @@ class DueAnswer:
 
     priority: int
     kind: str
+    flow: int
     rows: list[Waiting]
     next_at: Instant | None
 
 
 @dataclass(slots=True)
 class Fresh:
-    """Rows that others committed since the last look (L23): the earliest run_at of one priority and kind."""
+    """Rows that others committed since the last look (L23): the earliest run_at of one priority, kind and flow."""
 
     priority: int
     kind: str
+    flow: int
     run_at: Instant
 
 
@@ -80,16 +84,21 @@ Verb = Literal[
     "resume_kind",
     "drain_agent",
     "resume_agent",
+    "fair_share",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """What operators have set for the lane. `drained`: agents by name, and whether they are to end once they hold nothing."""
+    """What operators have set for the lane. `drained`: agents by name, and whether they are to end once they hold nothing.
+
+    `fair_share`: submitters take turns.
+    """
 
     paused: bool = False
     paused_kinds: frozenset[str] = frozenset()
     drained: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    fair_share: bool = False
 
 
 @dataclass(slots=True)

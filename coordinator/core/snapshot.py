@@ -29,10 +29,11 @@ class AgentRow:
 
 @dataclass(slots=True)
 class BacklogRow:
-    """That `pending` holds jobs of this priority and kind; `next_at`: the earliest run_at."""
+    """That `pending` holds jobs of this priority, kind and flow; `next_at`: the earliest run_at."""
 
     priority: int
     kind: str
+    flow: int
     next_at: Instant
 
 

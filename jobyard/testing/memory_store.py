@@ -175,7 +175,7 @@ class MemoryLaneStore:
             answers.jobs.append(copy.copy(job))
 
     def _due(self, question: DueQuestion) -> DueAnswer:
-        rows = self._t.pending.behind(question.priority, question.kind, question.after)
+        rows = self._t.pending.behind(question.priority, question.kind, question.flow, question.after)
         taken: list[PendingRow] = []
         next_at: Instant | None = None
         bytes_ = 0
@@ -187,17 +187,18 @@ class MemoryLaneStore:
                 next_at = row.run_at
                 break
             taken.append(row)
-        return DueAnswer(question.priority, question.kind, [self._t.waiting(row) for row in taken], next_at)
+        return DueAnswer(question.priority, question.kind, question.flow, [self._t.waiting(row) for row in taken], next_at)
 
     def _look(self, answers: Answers) -> None:
         t = self._t
-        fresh: dict[tuple[int, str], Instant] = {}
+        fresh: dict[tuple[int, str, int], Instant] = {}
         first = bisect.bisect_right(t.submitted, self._looked, key=lambda row: row.seq)
         for row in t.submitted[first:]:
             if t.pending.get(row.job_id) is row:
-                fresh[row.priority, row.kind] = min(fresh.get((row.priority, row.kind), row.run_at), row.run_at)
+                key = (row.priority, row.kind, row.flow)
+                fresh[key] = min(fresh.get(key, row.run_at), row.run_at)
         self._looked = t.seq
-        answers.fresh = [Fresh(priority, kind, at) for (priority, kind), at in sorted(fresh.items())]
+        answers.fresh = [Fresh(*key, at) for key, at in sorted(fresh.items())]
         for asked in t.commands.values():
             if asked.answer is None:
                 answers.commands.append(self._standing(asked.command))
@@ -355,7 +356,7 @@ class MemoryLaneStore:
         if job.id in self._t.pending:
             raise RuntimeError(f"job {job.id} has a row of pending already")
         self._t.pending[job.id] = PendingRow(
-            job.id, job.kind, job.run_at, job.priority, waiting.attempt, waiting.used, waiting.interruptions, waiting.why
+            job.id, job.kind, job.run_at, job.priority, waiting.attempt, waiting.used, waiting.interruptions, waiting.why, waiting.flow
         )
 
     def _ended(self, event: e.Ended) -> None:

@@ -4,8 +4,10 @@ import bisect
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from jobyard.contracts.control import Bucket
+from jobyard.contracts.flows import flow_of
 from jobyard.contracts.job import Job, Kind
 from jobyard.contracts.moments import Instant
 from jobyard.contracts.reports import Error
@@ -16,6 +18,7 @@ from jobyard.coordinator.core.questions import Command, Modes
 from jobyard.coordinator.core.snapshot import AgentRow
 
 _SWEPT_AFTER = 100
+_Key: TypeAlias = tuple[int, str, int]
 
 
 @dataclass(slots=True)
@@ -30,27 +33,28 @@ class PendingRow:
     used: int
     interruptions: int
     why: Why
+    flow: int = 0
     seq: int = 0
 
 
 class PendingRows(dict[str, PendingRow]):
-    """The rows of `pending` by job, in the order of (run_at, id) for each priority and kind: what is due is found without a look at all."""
+    """The rows of `pending` by job, in the order of (run_at, id) for each priority, kind and flow: what is due is found without a look at all."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._order: dict[tuple[int, str], list[tuple[Instant, str]]] = {}
-        self._dead: dict[tuple[int, str], int] = {}
+        self._order: dict[_Key, list[tuple[Instant, str]]] = {}
+        self._dead: dict[_Key, int] = {}
 
     def __setitem__(self, job_id: str, row: PendingRow) -> None:
         if job_id in self:
             del self[job_id]
         super().__setitem__(job_id, row)
-        bisect.insort(self._order.setdefault((row.priority, row.kind), []), (row.run_at, job_id))
+        bisect.insort(self._order.setdefault((row.priority, row.kind, row.flow), []), (row.run_at, job_id))
 
     def __delitem__(self, job_id: str) -> None:
         row = self[job_id]
         super().__delitem__(job_id)
-        key = (row.priority, row.kind)
+        key = (row.priority, row.kind, row.flow)
         dead = self._dead.get(key, 0) + 1
         order = self._order[key]
         if dead > _SWEPT_AFTER and dead * 2 > len(order):
@@ -58,14 +62,14 @@ class PendingRows(dict[str, PendingRow]):
             dead = 0
         self._dead[key] = dead
 
-    def backlogs(self) -> list[tuple[int, str, Instant]]:
-        """Each priority and kind that has rows, with the earliest run_at."""
+    def backlogs(self) -> list[tuple[int, str, int, Instant]]:
+        """Each priority, kind and flow that has rows, with the earliest run_at."""
         firsts = ((key, next(self.behind(*key, (0.0, "")), None)) for key in sorted(self._order))
-        return [(priority, kind, first.run_at) for (priority, kind), first in firsts if first is not None]
+        return [(*key, first.run_at) for key, first in firsts if first is not None]
 
-    def behind(self, priority: int, kind: str, after: tuple[Instant, str]) -> Iterator[PendingRow]:
-        """The rows of one priority and kind after this (run_at, id), in order."""
-        key = (priority, kind)
+    def behind(self, priority: int, kind: str, flow: int, after: tuple[Instant, str]) -> Iterator[PendingRow]:
+        """The rows of one priority, kind and flow after this (run_at, id), in order."""
+        key = (priority, kind, flow)
         order = self._order.get(key, [])
         seen: tuple[Instant, str] | None = None
         for at in range(bisect.bisect_right(order, after), len(order)):
@@ -74,9 +78,9 @@ class PendingRows(dict[str, PendingRow]):
                 seen = entry
                 yield self[entry[1]]
 
-    def _lives(self, key: tuple[int, str], entry: tuple[Instant, str]) -> bool:
+    def _lives(self, key: _Key, entry: tuple[Instant, str]) -> bool:
         row = self.get(entry[1])
-        return row is not None and row.run_at == entry[0] and (row.priority, row.kind) == key
+        return row is not None and row.run_at == entry[0] and (row.priority, row.kind, row.flow) == key
 
 
 @dataclass(slots=True)
@@ -168,7 +172,8 @@ class MemoryLane:
         if job.id in self.jobs:
             return False
         self.jobs[job.id] = copy.copy(job)
-        self.pending[job.id] = row = PendingRow(job.id, job.kind, job.run_at, job.priority, 0, 0, 0, "n", self.tick())
+        flow = flow_of(job.submitter) if self.modes.fair_share else 0
+        self.pending[job.id] = row = PendingRow(job.id, job.kind, job.run_at, job.priority, 0, 0, 0, "n", flow, self.tick())
         self.submitted.append(row)
         return True
 
@@ -211,7 +216,7 @@ class MemoryLane:
         """What the leader gets of a row."""
         job = copy.copy(self.jobs[row.job_id])
         job.run_at, job.priority = row.run_at, row.priority
-        return Waiting(job, row.attempt, row.used, row.interruptions, self.bound(row.job_id), row.why, True, f"({row.job_id})")
+        return Waiting(job, row.attempt, row.used, row.interruptions, self.bound(row.job_id), row.why, True, f"({row.job_id})", row.flow)
 
     def loaded_agents(self, since: Instant) -> list[AgentRow]:
         """What a snapshot holds of the agents that are there, or ended since then."""

@@ -27,7 +27,7 @@ select job_id, kind, lane, state::text, since, reason from jobyard.stuck_jobs or
 
 -- name: lane_summaries() -> LaneSummary
 select lane, led, leader, epoch, paused, pending, scheduled, retrying, blocked, placed, running, oldest_pending_s, finished_last_minute, failed_last_minute,
-  paused_at, paused_by, paused_reason from jobyard.lane_summary order by lane;
+  paused_at, paused_by, paused_reason, fair_share from jobyard.lane_summary order by lane;
 
 -- name: agent_loads() -> AgentLoad
 select agent, host, lane, state, capacity, size_running, size_placed, slots, running, placed, kinds, last_heard_at, started_at from jobyard.agent_load order by lane, agent;

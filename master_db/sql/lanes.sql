@@ -29,7 +29,7 @@ delete from jobyard.coordinators where coordinator = $coordinator::uuid;
 
 -- name: modes_of_lane(lane_id) -> ModesRow
 -- What operators have set: read at the take-over, and when a command tells that it has changed.
-select l.paused, array(select k.kind from jobyard.kinds k where k.paused) as paused_kinds,
+select l.paused, l.fair_share, array(select k.kind from jobyard.kinds k where k.paused) as paused_kinds,
   array(select d.name from jobyard.drains d where d.lane_id = l.lane_id order by d.name) as drained,
   array(select d.stop from jobyard.drains d where d.lane_id = l.lane_id order by d.name) as stops
 from jobyard.lanes l where l.lane_id = $lane_id;

@@ -24,6 +24,9 @@ select jobyard.pause_lane($lane::text, $reason::text) as number;
 -- name: resume_lane(lane) -> Number
 select jobyard.resume_lane($lane::text) as number;
 
+-- name: fair_share(lane, fair) -> Number
+select jobyard.fair_share($lane::text, $fair::bool) as number;
+
 -- name: pause_kind(kind, reason) -> Number
 select n as number from jobyard.pause_kind($kind::text, $reason::text) n;
 

@@ -15,8 +15,8 @@ PAGE: Final = (Path(__file__).parents[2] / "docs" / "master-db.md").read_text(en
 BLOCKS: Final = cast("list[str]", re.findall(r"^```sql\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 ADMINISTRATOR: Final = "the database's administrator"
 NOT_FOR_USERS: Final = {
-    "add_partition", "analyze_history", "checked_reason", "command", "drop_partition", "fail", "forget_aside", "field_problem", "is_between_0_and", "is_far",
-    "is_job_id", "is_moment", "is_retry", "is_tags", "is_too_deep", "job_problem", "make_partitions", "may_act_for",
+    "add_partition", "analyze_history", "checked_reason", "command", "drop_partition", "fail", "flow_of", "forget_aside", "field_problem", "is_between_0_and",
+    "is_far", "is_job_id", "is_moment", "is_retry", "is_tags", "is_too_deep", "job_problem", "make_partitions", "may_act_for",
     "priority_number", "refuse", "refuse_change", "refuse_while_job_exists", "setting", "shown", "size_in", "tell_leaders", "unfinished", "wake",
 }  # fmt: skip
 

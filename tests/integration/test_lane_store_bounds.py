@@ -45,7 +45,7 @@ def waiting(led: Led, sizes: list[msgspec.Raw]) -> list[Job]:
 
 
 def due(led: Led, after: tuple[float, str], most_bytes: int | None, most: int = 100) -> DueAnswer:
-    (answer,) = led.store.ask(Questions(due=[DueQuestion(2, "k", after, NOW + 50, most, most_bytes)])).due
+    (answer,) = led.store.ask(Questions(due=[DueQuestion(2, "k", 0, after, NOW + 50, most, most_bytes)])).due
     return answer
 
 

@@ -76,7 +76,7 @@ def test_L7_started_and_progress_are_rows_until_the_end(database: Database, led:
 @pytest.mark.parametrize("count", [1, FEW + 1])
 def test_what_leaves_pending_must_be_there(database: Database, led: Led, count: int) -> None:
     led.wait(led.accept(count))
-    due = led.store.ask(Questions(due=[DueQuestion(2, "k", FIRST, NOW + 10, 100)])).due[0].rows
+    due = led.store.ask(Questions(due=[DueQuestion(2, "k", 0, FIRST, NOW + 10, 100)])).due[0].rows
     led.write(e.Left(due))
     assert database.count("pending") == 0
     with pytest.raises(PendingMoved):
@@ -85,7 +85,7 @@ def test_what_leaves_pending_must_be_there(database: Database, led: Led, count: 
 
 def test_a_ctid_that_holds_another_row_now_fails_the_tick(database: Database, led: Led) -> None:
     led.wait(led.accept(40))
-    due = led.store.ask(Questions(due=[DueQuestion(2, "k", FIRST, NOW + 10, 100)])).due[0].rows
+    due = led.store.ask(Questions(due=[DueQuestion(2, "k", 0, FIRST, NOW + 10, 100)])).due[0].rows
     led.write(e.Left(due[:20]))
     database.admin.execute("vacuum full jobyard.pending")
     with pytest.raises(PendingMoved):
@@ -97,7 +97,7 @@ def test_a_ctid_that_holds_another_row_now_fails_the_tick(database: Database, le
 def test_a_job_that_moves_has_one_row_in_its_new_place(database: Database, led: Led, known: bool) -> None:
     (waiting,) = led.wait(led.accept(1))
     if known:
-        (waiting,) = led.store.ask(Questions(due=[DueQuestion(2, "k", FIRST, NOW + 10, 100)])).due[0].rows
+        (waiting,) = led.store.ask(Questions(due=[DueQuestion(2, "k", 0, FIRST, NOW + 10, 100)])).due[0].rows
     waiting.job.run_at, waiting.job.priority = NOW + 99, 0
     led.write(e.Moved(waiting), e.Noted(waiting.job.id, "k", "rescheduled", NOW, actor="me", detail={"run_at": "a\x00"}))
     assert database.rows("select priority, extract(epoch from run_at)::float8 from jobyard.pending") == [(0, NOW + 99)]
@@ -168,24 +168,24 @@ def test_due_rows_come_in_order_from_the_cursor_on(database: Database, led: Led)
     led.store.ask(Questions(jobs=jobs))
     led.wait(jobs)
     jobs.sort(key=lambda one: (one.run_at, one.id))
-    (answer,) = led.store.ask(Questions(due=[DueQuestion(2, "k", FIRST, NOW + 3, 3)])).due
+    (answer,) = led.store.ask(Questions(due=[DueQuestion(2, "k", 0, FIRST, NOW + 3, 3)])).due
     assert [one.job for one in answer.rows] == jobs[:3]
     assert all(one.stored and one.ctid for one in answer.rows)
     assert answer.next_at == jobs[3].run_at
     after = (jobs[2].run_at, jobs[2].id)
-    (answer,) = led.store.ask(Questions(due=[DueQuestion(2, "k", after, NOW + 3, 100)])).due
+    (answer,) = led.store.ask(Questions(due=[DueQuestion(2, "k", 0, after, NOW + 3, 100)])).due
     assert [one.job for one in answer.rows] == jobs[3:8]
     assert answer.next_at == NOW + 4
-    (answer,) = led.store.ask(Questions(due=[DueQuestion(2, "k", after, NOW + 99, 100)])).due
+    (answer,) = led.store.ask(Questions(due=[DueQuestion(2, "k", 0, after, NOW + 99, 100)])).due
     assert (len(answer.rows), answer.next_at) == (7, None)
-    (answer,) = led.store.ask(Questions(due=[DueQuestion(1, "k", FIRST, NOW + 99, 100)])).due
+    (answer,) = led.store.ask(Questions(due=[DueQuestion(1, "k", 0, FIRST, NOW + 99, 100)])).due
     assert (answer.rows, answer.next_at) == ([], None)
 
 
 def test_L9_a_retry_by_hand_raises_the_bound_of_what_is_read(database: Database, led: Led) -> None:
     (one,) = led.accept(1)
     led.write(e.Reopened(one.id, NOW, 8, "me"), e.Waits([Waiting(one, 5, 5, 2, why="h")]))
-    (row,) = led.store.ask(Questions(due=[DueQuestion(2, "k", FIRST, NOW + 3, 3)])).due[0].rows
+    (row,) = led.store.ask(Questions(due=[DueQuestion(2, "k", 0, FIRST, NOW + 3, 3)])).due[0].rows
     assert (row.bound, row.attempt, row.used, row.interruptions, row.why) == (8, 5, 5, 2, "h")
 
 

@@ -82,6 +82,7 @@ def test_what_is_not_there_is_refused(session: Connection) -> None:
     for call, error in (
         (lambda: operations.pause_lane(session, "none"), InvalidJob),
         (lambda: operations.resume_lane(session, "none"), InvalidJob),
+        (lambda: operations.fair_share(session, "none", True), InvalidJob),
         (lambda: operations.pause_kind(session, "none"), NotFound),
         (lambda: operations.resume_kind(session, "none"), NotFound),
         (lambda: operations.drain_agent(session, "none"), NotFound),
@@ -118,6 +119,8 @@ def test_the_store_gives_modes_at_the_take_over_and_when_asked_and_ends_drains(d
         assert led.store.ask(Questions(modes=True)).modes == Modes(True, frozenset({"k"}), {"anna": True, "bert": False})
         led.write(events.DrainEnded("anna"))
         assert led.store.ask(Questions(modes=True)).modes == Modes(True, frozenset({"k"}), {"bert": False})
+        operations.fair_share(session, "default", True)
+        assert led.store.ask(Questions(modes=True)).modes == Modes(True, frozenset({"k"}), {"bert": False}, fair_share=True)
         assert led.store.ask(Questions()).modes is None
 
 

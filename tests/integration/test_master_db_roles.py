@@ -45,6 +45,7 @@ RIGHTS: dict[str, frozenset[str]] = {
     "select jobyard.find_jobs()": frozenset({"auditor", "operator", "coordinator"}),
     "select jobyard.operate('default', 'sync')": frozenset({"operator"}),
     "select jobyard.pause_lane('default')": frozenset({"operator"}),
+    "select jobyard.fair_share('default', true)": frozenset({"operator"}),
     "select jobyard.resume_lane('default')": frozenset({"operator"}),
     "select jobyard.pause_kind('k')": frozenset({"operator"}),
     "select jobyard.resume_kind('k')": frozenset({"operator"}),

@@ -1,4 +1,4 @@
-"""How far the due rows of each priority and kind have been read into memory.
+"""How far the due rows of each priority and kind (and flow, where the lane shares fairly) have been read into memory.
 
 Every row of `pending` up to the cursor stands in memory; some behind it may, too. `next_at` is the earliest run_at known behind it. So memory is
 bounded, in jobs and in bytes, however much waits.
@@ -14,19 +14,24 @@ from jobyard.coordinator.core.questions import DueAnswer, DueQuestion
 
 _MOST_A_TICK = 2_000
 _MOST_WHEN_FULL = 500
+_FLOWS_AT_ONCE = 16
+"""With so many flows memory holds as much as without any; with more, more, up to sixteen times that."""
 
 
 class Backlog:
-    """One priority and kind. `held`: its jobs in memory. `cursor`: (run_at, id). `high`: no job in memory lies behind it, nor behind the cursor."""
+    """One priority, kind and flow. `held`: its jobs in memory, at most `most`. `cursor`: (run_at, id). `high`: no job in memory lies behind it, nor behind
+    the cursor."""
 
-    __slots__ = ("cursor", "held", "high", "kind", "next_at", "noticed", "priority")
+    __slots__ = ("cursor", "flow", "held", "high", "kind", "most", "next_at", "noticed", "priority")
 
-    def __init__(self, priority: int, kind: str, next_at: Instant | None = None) -> None:
+    def __init__(self, priority: int, kind: str, flow: int, most: int) -> None:
         self.priority = priority
         self.kind = kind
+        self.flow = flow
+        self.most = most
         self.cursor: tuple[Instant, str] = (0.0, FIRST_ID)
         self.high = self.cursor
-        self.next_at = next_at
+        self.next_at: Instant | None = None
         self.held = 0
         self.noticed: Instant | None = None
 
@@ -57,14 +62,15 @@ class Backlogs:
         self._tick_bytes = rules.tick_bytes
         self._bytes = [rules.read_ahead_bytes * (10 - priority) // 10 for priority in PRIORITIES]
         self.bytes = 0
-        self._all: dict[tuple[int, str], Backlog] = {}
+        self._all: dict[tuple[int, str, int], Backlog] = {}
         self._noticed: list[Backlog] = []
 
-    def of(self, priority: int, kind: str) -> Backlog:
-        """The backlog of a priority and kind."""
-        found = self._all.get((priority, kind))
+    def of(self, priority: int, kind: str, flow: int) -> Backlog:
+        """The backlog of a priority, kind and flow."""
+        found = self._all.get((priority, kind, flow))
         if found is None:
-            found = self._all[priority, kind] = Backlog(priority, kind)
+            most = max(1, self._most // _FLOWS_AT_ONCE) if flow else self._most
+            found = self._all[priority, kind, flow] = Backlog(priority, kind, flow, most)
         return found
 
     def __iter__(self) -> Iterator[Backlog]:
@@ -73,7 +79,7 @@ class Backlogs:
     def has_room(self, backlog: Backlog, size: int) -> bool:
         """Whether one more, whose arguments have this many bytes, may be held in memory. One always may."""
         held = backlog.held
-        return not held or (held < self._most and self.bytes + size <= self._bytes[backlog.priority])
+        return not held or (held < backlog.most and self.bytes + size <= self._bytes[backlog.priority])
 
     def notice(self, backlog: Backlog, run_at: Instant) -> None:
         """A row with this run_at is, or will be by the end of the tick, in `pending` and not in memory."""
@@ -87,18 +93,18 @@ class Backlogs:
         """Whether memory has room for what is due: low, or something earlier than what is held has turned up and takes its place (S2)."""
         if not backlog.held or backlog.cursor < backlog.high:
             return True
-        return backlog.held * 2 < self._most and self.bytes * 2 < self._bytes[backlog.priority]
+        return backlog.held * 2 < backlog.most and self.bytes * 2 < self._bytes[backlog.priority]
 
     def questions(self, wanted: Sequence[Backlog], now: Instant) -> list[DueQuestion]:
         """What to read next, in all not more than a tick may."""
         return [self._question(backlog, now, len(wanted)) for backlog in wanted]
 
     def _question(self, backlog: Backlog, now: Instant, wanted: int) -> DueQuestion:
-        most = min(_MOST_A_TICK, max(self._most - backlog.held, _MOST_WHEN_FULL))
+        most = min(_MOST_A_TICK, max(backlog.most - backlog.held, min(_MOST_WHEN_FULL, backlog.most)))
         most_bytes = self._tick_bytes
         if backlog.cursor == backlog.high:  # else part of what is read stands in memory already
             most_bytes = min(most_bytes, max(0, self._bytes[backlog.priority] - self.bytes))
-        return DueQuestion(backlog.priority, backlog.kind, backlog.cursor, now, most, most_bytes // wanted)
+        return DueQuestion(backlog.priority, backlog.kind, backlog.flow, backlog.cursor, now, most, most_bytes // wanted)
 
     def answered(self, backlog: Backlog, answer: DueAnswer, taken: int) -> None:
         """The first `taken` of these rows are in memory now."""
@@ -119,3 +125,7 @@ class Backlogs:
         for backlog in self._noticed:
             backlog.settle()
         self._noticed.clear()
+
+    def sweep(self) -> None:
+        """Forget flows of which nothing waits. How far they were read is forgotten, too: what comes is read from the beginning."""
+        self._all = {key: one for key, one in self._all.items() if not one.flow or one.held or one.next_at is not None}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from jobyard.contracts.moments import Instant
 from jobyard.coordinator.core.books.agents import Agent
 from jobyard.coordinator.core.books.pools import Pools
-from jobyard.coordinator.core.books.waiting import Strand
+from jobyard.coordinator.core.books.strand import Strand
 
 
 @dataclass(slots=True)

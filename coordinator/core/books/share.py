@@ -3,7 +3,8 @@
 from heapq import heapify, heappop, heappush
 
 from jobyard.contracts.moments import Instant
-from jobyard.coordinator.core.books.waiting import Strand, WaitingJobs
+from jobyard.coordinator.core.books.strand import Strand
+from jobyard.coordinator.core.books.waiting import WaitingJobs
 
 
 class AgedShare:

@@ -1,40 +1,29 @@
 """Jobs that wait in memory, in strands: strict order inside, and per priority a heap of the strands' heads (S2, S4). And who needs a row of `pending`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import TypeAlias
 
 from jobyard.contracts.job import Job
 from jobyard.contracts.moments import Instant
 from jobyard.contracts.priority import PRIORITIES
 from jobyard.coordinator.core.books.backlog import Backlog, Backlogs
-from jobyard.coordinator.core.books.durations import Duration, Durations, size_class
+from jobyard.coordinator.core.books.durations import Durations, size_class
+from jobyard.coordinator.core.books.strand import Entry, Strand
+from jobyard.coordinator.core.books.turns import Turn, Turns
 from jobyard.coordinator.core.events import Event, Left, Moved, Waits
 from jobyard.coordinator.core.places import Waiting
 
-_Entry: TypeAlias = tuple[Instant, str, int, Waiting]
+_Key: TypeAlias = tuple[int, str, int, int, str | None, int]
+"""Of a strand: priority, kind, version, size class, submitter (None: of all), and the flow in which its rows are read."""
 _SWEPT_AFTER = 100
+_STRANDS_SWEPT_AFTER = 2_000
 _ENVELOPE = 512
 """What a job weighs in a message beside its arguments and tags, at most about, in bytes."""
 
 
-class Strand:
-    """Waiting jobs of one priority, kind, version and size class. The top of the heap is always one that still waits.
-
-    `dropped`: how many entries below it, at most, are of jobs that wait here no longer.
-    """
-
-    __slots__ = ("backlog", "dropped", "duration", "heap", "kind", "priority", "size_class", "version")
-
-    def __init__(self, priority: int, kind: str, version: int, size_class: int, backlog: Backlog, duration: Duration) -> None:
-        self.priority = priority
-        self.kind = kind
-        self.version = version
-        self.size_class = size_class
-        self.backlog = backlog
-        self.duration = duration
-        self.heap: list[_Entry] = []
-        self.dropped = 0
+_Head: TypeAlias = tuple[int, Instant, str, Strand]
+"""Of a strand: where its turn stood, run_at and id of its first job. Turns only move on, so this one is never too late."""
 
 
 def weight(job: Job) -> int:
@@ -48,11 +37,13 @@ def weight(job: Job) -> int:
 class WaitingJobs:
     """The waiting jobs that memory holds. `changed`: somebody came, or left, since the last pass."""
 
-    def __init__(self, backlogs: Backlogs, durations: Durations) -> None:
+    def __init__(self, backlogs: Backlogs, durations: Durations, turns: Turns) -> None:
         self._backlogs = backlogs
         self._durations = durations
-        self._strands: dict[tuple[int, str, int, int], Strand] = {}
-        self._heads: list[list[tuple[Instant, str, Strand]]] = [[] for _ in PRIORITIES]
+        self._turns = turns
+        self._strands: dict[_Key, Strand] = {}
+        self._most_strands = _STRANDS_SWEPT_AFTER
+        self._heads: list[list[_Head]] = [[] for _ in PRIORITIES]
         self._by_id: dict[str, Waiting] = {}
         self._came = 0
         # of this tick
@@ -68,20 +59,25 @@ class WaitingJobs:
     def came(self, waiting: Waiting, now: Instant) -> None:
         """A job without a row of `pending`: new, or back from a bundle. It stands in memory, or only its row will be written."""
         job = waiting.job
+        waiting.flow = self._turns.flow(job)
         self._new.append(waiting)
         self._by_id[job.id] = waiting
-        self._stands(waiting, self._strand(job), now)
+        self._stands(waiting, self._strand(waiting), now)
 
     def came_new(self, jobs: Iterable[Job], now: Instant) -> None:
         """Jobs whose insert was seen to be new. As `came`, with little for each: those of one strand come in rows as a rule."""
-        new, by_id = self._new.append, self._by_id
-        like: tuple[int, str, int, float] | None = None
+        new, by_id, turns = self._new.append, self._by_id, self._turns
+        like: tuple[int, str, int, float, str | None] | None = None
         strand: Strand | None = None
+        flow = 0
         for job in jobs:
-            likeness = (job.priority, job.kind, job.version, job.size)
-            if strand is None or likeness != like:
-                like, strand = likeness, self._strand(job)
             waiting = Waiting(job, 0, 0, 0, job.max_attempts)
+            likeness = (job.priority, job.kind, job.version, job.size, turns.submitter(job))
+            if strand is None or likeness != like:
+                waiting.flow = flow = turns.flow(job)
+                like, strand = likeness, self._strand(waiting)
+            else:
+                waiting.flow = flow
             new(waiting)
             by_id[job.id] = waiting
             self._stands(waiting, strand, now)
@@ -92,7 +88,7 @@ class WaitingJobs:
         Where there is no room, the latest of what memory holds makes some for what is earlier (S2). How many of the rows memory has, or need not have.
         """
         by_id, touched, has_room = self._by_id, self._touched, self._backlogs.has_room
-        latest: list[_Entry] | None = None
+        latest: list[Entry] | None = None
         for position, waiting in enumerate(rows):
             job = waiting.job
             held = by_id.get(job.id)
@@ -112,7 +108,7 @@ class WaitingJobs:
                     return position
             by_id[job.id] = waiting
             waiting.stored = True
-            self._hold(waiting, self._strand(job))
+            self._hold(waiting, self._strand(waiting))
         return len(rows)
 
     def left(self, waiting: Waiting) -> None:
@@ -139,7 +135,23 @@ class WaitingJobs:
             return
         waiting.ctid = None
         self._moved.append(waiting)
-        self._backlogs.notice(self._backlogs.of(priority, job.kind), run_at)
+        self._backlogs.notice(self._backlogs.of(priority, job.kind, waiting.flow), run_at)
+
+    def share_fairly(self, fair: bool) -> None:
+        """The lane's setting: what memory holds stands in other strands from now on. Rows that are there stay in the flow that they have."""
+        if fair == self._turns.fair:
+            return
+        self._turns.fair = fair
+        held = [entry for strand in self._strands.values() for entry in strand.heap if self._by_id.get(entry[1]) is entry[3]]
+        for strand in self._strands.values():
+            strand.heap = []  # who knows it sees that nothing waits there
+        self._strands, self._heads = {}, [[] for _ in PRIORITIES]
+        for entry in held:
+            strand = self._strand(entry[3])
+            heappush(strand.heap, entry)
+        for strand in self._strands.values():
+            self._show(strand)
+        self.changed = True
 
     # -- asked
 
@@ -152,21 +164,34 @@ class WaitingJobs:
         job = waiting.job
         if self._by_id.get(job.id) is not waiting or job.id in self._aside:
             return None
-        return self._strands[job.priority, job.kind, job.version, size_class(job.size)]
+        return self._strand(waiting)
 
     def before(self, waiting: Waiting, counts: Callable[[Strand], bool]) -> tuple[int, int]:
-        """How many stand before a job that memory holds: of its strand, and of all that count (S2). Counts them: for who asks about one job."""
+        """How many stand before a job that memory holds: of its strand, and of all that count (S2); of submitters that take turns with its own, as many as
+        may go first. Counts them: for who asks about one job."""
         own = (waiting.job.priority, waiting.job.run_at, waiting.job.id)
-        strand = self.standing(waiting)
+        strand = self._strand(waiting)
         of_strand = of_all = 0
+        others: dict[Turn, int] = {}  # those who take turns with it, and how many each has there
+        before_own = 0
         for other in self._strands.values():
             if other.priority > own[0] or not other.heap or not counts(other):
                 continue
-            before = sum(1 for entry in other.heap if (other.priority, entry[0], entry[1]) < own and self._by_id.get(entry[1]) is entry[3])
+            takes_turns = other.priority == own[0] and other.turn is not strand.turn
+            before = sum(
+                1
+                for entry in other.heap
+                if (takes_turns or (other.priority, entry[0], entry[1]) < own) and self._by_id.get(entry[1]) is entry[3]
+            )
+            if takes_turns:
+                others[other.turn] = others.get(other.turn, 0) + before
+                continue
             of_all += before
+            if other.priority == own[0]:
+                before_own += before
             if other is strand:
                 of_strand = before
-        return of_strand, of_all
+        return of_strand, of_all + sum(min(jobs, before_own + 1) for jobs in others.values())
 
     def touched(self, job_id: str) -> bool:
         """Whether its row was taken away or replaced in this tick, so that what the tables said of it is over."""
@@ -183,18 +208,21 @@ class WaitingJobs:
         """The strand whose head is first in order; None: nobody of this priority waits."""
         heads = self._heads[priority]
         while heads:
-            run_at, job_id, strand = heads[0]
+            at, run_at, job_id, strand = heads[0]
             if strand.heap:
                 top = strand.heap[0]
                 if top[1] == job_id and top[0] == run_at:
-                    return strand
+                    if at >= strand.turn.at:
+                        return strand
+                    heapreplace(heads, (strand.turn.at, run_at, job_id, strand))  # it had its turn by another strand
+                    continue
             heappop(heads)
         return None
 
     def heads(self) -> Iterator[tuple[Instant, str, Strand]]:
         """The first of each strand that doesn't sit out, in no order; some of them twice."""
         for heads in self._heads:
-            for run_at, job_id, strand in heads:
+            for _, run_at, job_id, strand in heads:
                 if strand.heap and strand.heap[0][1] == job_id and strand.heap[0][0] == run_at:
                     yield run_at, job_id, strand
 
@@ -232,6 +260,7 @@ class WaitingJobs:
                 left.append(waiting)
         strand.backlog.held -= len(taken)
         self._backlogs.bytes -= args
+        self._turns.placed(strand.priority, strand.turn, len(taken))
         self._show(strand)
         return taken
 
@@ -258,25 +287,41 @@ class WaitingJobs:
         self._aside.clear()
         self._touched.clear()
         self._backlogs.settle()
+        if len(self._strands) > self._most_strands:
+            self._sweep()
 
-    def picture(self) -> list[tuple[int, str, Instant]]:
-        """Per priority and kind the earliest run_at of all that waits, in memory or not: what a take-over knows as well."""
-        earliest: dict[tuple[int, str], Instant] = {
-            (backlog.priority, backlog.kind): backlog.next_at for backlog in self._backlogs if backlog.next_at is not None
+    def picture(self) -> list[tuple[int, str, int, Instant]]:
+        """Per priority, kind and flow the earliest run_at of all that waits, in memory or not: what a take-over knows as well."""
+        earliest: dict[tuple[int, str, int], Instant] = {
+            (backlog.priority, backlog.kind, backlog.flow): backlog.next_at for backlog in self._backlogs if backlog.next_at is not None
         }
         for waiting in self._by_id.values():
-            key = (waiting.job.priority, waiting.job.kind)
+            key = (waiting.job.priority, waiting.job.kind, waiting.flow)
             earliest[key] = min(earliest.get(key, waiting.job.run_at), waiting.job.run_at)
-        return sorted((priority, kind, at) for (priority, kind), at in earliest.items())
+        return sorted((*key, at) for key, at in earliest.items())
 
     # -- inside
 
-    def _strand(self, job: Job) -> Strand:
-        key = (job.priority, job.kind, job.version, size_class(job.size))
+    def _strand(self, waiting: Waiting) -> Strand:
+        job = waiting.job
+        submitter = self._turns.submitter(job)
+        key = (job.priority, job.kind, job.version, size_class(job.size), submitter, waiting.flow)
         strand = self._strands.get(key)
         if strand is None:
-            strand = self._strands[key] = Strand(*key, self._backlogs.of(job.priority, job.kind), self._durations.of(job.kind, key[3]))
+            strand = self._strands[key] = Strand(
+                *key[:4],
+                self._backlogs.of(job.priority, job.kind, waiting.flow),
+                self._durations.of(job.kind, key[3]),
+                self._turns.of(job.priority, submitter),
+            )
         return strand
+
+    def _sweep(self) -> None:
+        """Submitters come and go, and so do their strands."""
+        self._strands = {key: strand for key, strand in self._strands.items() if strand.heap}
+        self._most_strands = max(_STRANDS_SWEPT_AFTER, 2 * len(self._strands))
+        self._turns.keep(strand.turn for strand in self._strands.values())
+        self._backlogs.sweep()
 
     def _stands(self, waiting: Waiting, strand: Strand, now: Instant) -> None:
         """In memory, if there is room and what is read next is not earlier; else only its row will be written, and read when its turn comes."""
@@ -294,7 +339,7 @@ class WaitingJobs:
             self._aside[job.id] = waiting
             self._backlogs.notice(backlog, run_at)
 
-    def _stored(self, backlog: Backlog) -> list[_Entry]:
+    def _stored(self, backlog: Backlog) -> list[Entry]:
         """What memory could forget of a backlog, since rows stand for it; the latest at the end."""
         by_id = self._by_id
         return sorted(
@@ -314,7 +359,7 @@ class WaitingJobs:
         strand.backlog.held += 1
         self._backlogs.bytes += len(job.args)
         if heap[0] is entry:
-            heappush(self._heads[job.priority], (job.run_at, job.id, strand))
+            self._show(strand)
         self.changed = True
 
     def _drop(self, waiting: Waiting) -> None:
@@ -323,7 +368,7 @@ class WaitingJobs:
         del self._by_id[job.id]
         if self._aside.pop(job.id, None) is not None:
             return
-        strand = self._strand(job)
+        strand = self._strand(waiting)
         strand.backlog.held -= 1
         self._backlogs.bytes -= len(job.args)
         heap = strand.heap
@@ -342,4 +387,4 @@ class WaitingJobs:
     def _show(self, strand: Strand) -> None:
         if strand.heap:
             top = strand.heap[0]
-            heappush(self._heads[strand.priority], (top[0], top[1], strand))
+            heappush(self._heads[strand.priority], (self._turns.at(strand.priority, strand.turn), top[0], top[1], strand))

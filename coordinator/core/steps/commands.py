@@ -27,6 +27,7 @@ _READ_AGAIN = {
     "resume_kind": "jobs of the kind are placed again",
     "drain_agent": "the agent gets nothing new, and was told so",
     "resume_agent": "the agent was told to go on",
+    "fair_share": "submitters are served as the lane's setting says",
 }
 """Verbs that mean: something was written by whoever asked; read it again. With the answer once that has been done."""
 
@@ -115,6 +116,7 @@ class Commands:
         pools = self._fleet.pools
         if self._pauses.told(modes):
             self._waiting.changed = True
+        self._waiting.share_fairly(modes.fair_share)
         for name in self._drains.told(modes):
             agent = self._fleet.named(name)
             if agent is None:

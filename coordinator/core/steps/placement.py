@@ -9,7 +9,8 @@ from jobyard.coordinator.core.books.fleet import Fleet
 from jobyard.coordinator.core.books.pauses import Pauses
 from jobyard.coordinator.core.books.reservations import Reservations
 from jobyard.coordinator.core.books.share import AgedShare
-from jobyard.coordinator.core.books.waiting import Strand, WaitingJobs
+from jobyard.coordinator.core.books.strand import Strand
+from jobyard.coordinator.core.books.waiting import WaitingJobs
 from jobyard.coordinator.core.choice import Choice, Chosen
 from jobyard.coordinator.core.events import Event, Placed
 from jobyard.coordinator.core.places import Bundle, Waiting

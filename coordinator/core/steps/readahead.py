@@ -26,10 +26,10 @@ class Readahead:
     def decide(self, batch: Batch, answers: Answers, events: list[Event], now: Instant) -> None:
         """Rows that are due wait in memory; where others committed rows is read by and by."""
         for answer in answers.due:
-            backlog = self._backlogs.of(answer.priority, answer.kind)
+            backlog = self._backlogs.of(answer.priority, answer.kind, answer.flow)
             self._backlogs.answered(backlog, answer, self._waiting.read(backlog, answer.rows))
         for fresh in answers.fresh:
-            self._backlogs.notice(self._backlogs.of(fresh.priority, fresh.kind), fresh.run_at)
+            self._backlogs.notice(self._backlogs.of(fresh.priority, fresh.kind, fresh.flow), fresh.run_at)
 
     @property
     def next_at(self) -> Instant | None:

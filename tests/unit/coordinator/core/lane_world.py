@@ -147,6 +147,7 @@ class World:
         max_attempts: int = 5,
         version: int = 1,
         args: bytes = b"{}",
+        submitter: str | None = None,
     ) -> str:
         """A job that arrives by the intake topic, due at `due` (now)."""
         self._keys += 1
@@ -158,6 +159,7 @@ class World:
             max_attempts=max_attempts,
             version=version,
             args=msgspec.Raw(args),
+            submitter=submitter,
         )
         received = T0 + (self.now if due is None else due)
         self.batch.intake.append(IntakeRead(self._keys, received, f"intake:{self._keys}", [new], []))
@@ -168,7 +170,9 @@ class World:
         self._keys += 1
         self.batch.intake.append(IntakeRead(self._keys, T0 + self.now, f"intake:{self._keys}", [], [refused]))
 
-    def submit(self, name: str, due: float | None = None, kind: str = "k", priority: int = 2, max_attempts: int = 5) -> str:
+    def submit(
+        self, name: str, due: float | None = None, kind: str = "k", priority: int = 2, max_attempts: int = 5, submitter: str | None = None
+    ) -> str:
         """A job that a client commits by SQL."""
         job = Job(
             id=self.id(name),
@@ -176,6 +180,7 @@ class World:
             run_at=T0 + (self.now if due is None else due),
             priority=priority,
             max_attempts=max_attempts,
+            submitter=submitter,
         )
         assert self.tables.submit(job)
         return job.id

@@ -1,5 +1,6 @@
 """Random histories over a lane and a Master DB in memory: the invariants hold after every tick, and a take-over knows what the leader knew."""
 
+import dataclasses
 import re
 from collections.abc import Callable
 from typing import cast
@@ -62,6 +63,7 @@ class History:
             self.take_over,
             self.lock,
             self.inventory,
+            self.share,
         )
 
     def play(self, step: Step) -> None:
@@ -81,13 +83,23 @@ class History:
         for _ in range(1 + a % 3):
             self.count += 1
             kind = ("k", "k", "l", "nobody")[b % 4]
-            self.world.job(f"j{self.count}", _SIZES[a % 6], b % 5, kind=kind, max_attempts=_BOUNDS[b % 4])
+            self.world.job(
+                f"j{self.count}", _SIZES[a % 6], b % 5, kind=kind, max_attempts=_BOUNDS[b % 4], submitter=(None, "x", "y")[a % 3]
+            )
         if b % 7 == 0:
             self.world.job(f"j{1 + a % self.count}", 1.0)  # known already
 
     def submit(self, a: int, b: int) -> None:
         self.count += 1
-        self.world.submit(f"j{self.count}", due=self.world.now + (a % 9 - 4) * 0.5, priority=b % 5, max_attempts=_BOUNDS[a % 4])
+        due = self.world.now + (a % 9 - 4) * 0.5
+        self.world.submit(f"j{self.count}", due=due, priority=b % 5, max_attempts=_BOUNDS[a % 4], submitter=(None, "x", "y")[b % 3])
+
+    def share(self, a: int, b: int) -> None:
+        tables = self.world.tables
+        tables.modes = dataclasses.replace(tables.modes, fair_share=not tables.modes.fair_share)
+        tables.command("fair_share")
+        for _ in range(2):  # the leader reads the command, then the setting
+            self.log.append(shown(self.world.tick()))
 
     def join(self, a: int, b: int) -> None:
         self.world.join("abc"[a % 3], (8.0, 20.0)[b % 2], 1 + b % 4, {"k": 1} if b % 3 else {"k": 2, "l": 1})
@@ -241,12 +253,12 @@ def shown(events: list[happened.Event]) -> str:
     return re.sub(r" object at 0x[0-9a-f]+", "", repr(events))
 
 
-def by_kind(picture: object) -> dict[tuple[int, str], float]:
-    rows = cast("list[tuple[int, str, float]]", picture)
-    return {(priority, kind): at for priority, kind, at in rows}
+def by_kind(picture: object) -> dict[tuple[int, str, int], float]:
+    rows = cast("list[tuple[int, str, int, float]]", picture)
+    return {(priority, kind, flow): at for priority, kind, flow, at in rows}
 
 
-_STEPS = st.lists(st.tuples(st.integers(0, 19), st.integers(0, 60), st.integers(0, 60)), min_size=5, max_size=40)
+_STEPS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 60), st.integers(0, 60)), min_size=5, max_size=40)
 _SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 

@@ -43,6 +43,7 @@ def run(
         rules=settings.rules(),
         retention_days=settings.retention_days,
         partition_days=settings.days_of_partition(),
+        metrics=settings.metrics(),
     )
     raise typer.Exit(run_coordinator(plan))
 

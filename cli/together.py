@@ -63,6 +63,7 @@ def run(
             rules=leading.rules(),
             retention_days=leading.retention_days,
             partition_days=leading.days_of_partition(),
+            metrics=leading.metrics(),
         )
     )
     plan = AgentPlan(

@@ -15,6 +15,7 @@ from jobyard.coordinator.core.events import BucketsWanted, Event
 from jobyard.coordinator.inbox import Inbox
 from jobyard.coordinator.listener import Listener
 from jobyard.coordinator.maintenance import Maintenance
+from jobyard.coordinator.meters import Meters
 from jobyard.coordinator.reader import Reader
 from jobyard.coordinator.seams import (
     Bus,
@@ -65,6 +66,7 @@ class World:
     clock: Callable[[Term], Clock]
     admin: TopicAdmin
     prepare: Prepare
+    meters: Meters | None = None
 
 
 class Leader:
@@ -193,6 +195,8 @@ class Leader:
             listener.start()
             maintenance.start()
             self._chores(taken.opening, maintenance)
+            if self._world.meters is not None:
+                stack.enter_context(self._world.meters.leading(self.lane))
             try:
                 self._tick(taken, store, inbox, reader, sender, maintenance, clock)  # T8
             except KafkaSilent:
@@ -206,7 +210,7 @@ class Leader:
     ) -> None:
         store.wake()
         wakefulness = Wakefulness(store, clock, self._rules)
-        telemetry = Telemetry(self.lane)
+        telemetry = Telemetry(self.lane, self._world.meters)
         tick = Tick(taken.lane, store, inbox, reader, sender, wakefulness, telemetry, clock, taken.term, taken.offsets)
         while not self._stop.is_set():
             try:

@@ -4,6 +4,7 @@ import gc
 import logging
 import threading
 import uuid
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from jobyard import migrations
@@ -13,6 +14,7 @@ from jobyard.contracts.topics import lane_topics
 from jobyard.coordinator.election import Election
 from jobyard.coordinator.housekeeper import Housekeeper
 from jobyard.coordinator.leader import Leader, World
+from jobyard.coordinator.meters import Meters
 from jobyard.coordinator.seams import Bus, Clock, LaneStore, Notices, Source, Term
 from jobyard.kafka.admin import Admin, ensure_topics
 from jobyard.kafka.consumer import open_consumer
@@ -39,7 +41,10 @@ _DELIVERY_S = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorPlan:
-    """What one coordinator process is to do. `lanes`: the only ones that it may lead; empty: all. Days None: the settings in the Master DB."""
+    """What one coordinator process is to do. `lanes`: the only ones that it may lead; empty: all. Days None: the settings in the Master DB.
+
+    `metrics`: address and port for Prometheus; None: nothing is counted.
+    """
 
     database_url: str = field(repr=False)
     bootstrap_servers: str
@@ -49,6 +54,7 @@ class CoordinatorPlan:
     rules: Rules = RULES
     retention_days: int | None = None
     partition_days: int | None = None
+    metrics: tuple[str, int] | None = None
 
 
 class Coordinator:
@@ -58,26 +64,27 @@ class Coordinator:
         self._plan = plan
         self._me = str(uuid.uuid4())  # never a name: two processes of one name must not take each other for themselves (T1)
         self._admin = Admin(plan.bootstrap_servers, plan.kafka_options)
+        self._meters = Meters() if plan.metrics is not None else None
 
     def run(self, stop: threading.Event) -> None:
         """Lead lanes until `stop` is set. Waits for services that do not answer yet.
 
-        ConfigurationError if the database's schema is not this program's, or if a service does not let us in.
+        ConfigurationError if the database's schema is not this program's, if a service does not let us in, or if the metrics' port is taken.
         """
-        try:
+        with ExitStack() as stack:
+            stack.callback(self._admin.close)
+            if self._meters is not None and self._plan.metrics is not None:
+                address, port = self._plan.metrics
+                _log.info("metrics at http://%s:%d/metrics", address, stack.enter_context(self._meters.served(address, port)))
             self._try_kafka()
             if not self._await_database(stop):
                 return
             housekeeper = Housekeeper(self._keep)
             housekeeper.start()
+            stack.callback(housekeeper.stop)
             lanes = PostgresLanes(self._plan.database_url, self._me)
-            try:
-                Election(lanes, self._me, self._plan.lanes, self._leader, self._plan.rules).run(stop)
-            finally:
-                housekeeper.stop()
-                lanes.close()
-        finally:
-            self._admin.close()
+            stack.callback(lanes.close)
+            Election(lanes, self._me, self._plan.lanes, self._leader, self._plan.rules).run(stop)
 
     def _try_kafka(self) -> None:
         """A password or certificate that is wrong is wrong for every lane: told before any is taken. That nobody answers is each leader's trouble."""
@@ -129,7 +136,9 @@ class Coordinator:
             read.heard(term.now, term.asked_at, term.answered_at)
             return read
 
-        world = World(store=store, source=source, bus=bus, notices=notices, clock=clock, admin=self._admin, prepare=rows.prepare)
+        world = World(
+            store=store, source=source, bus=bus, notices=notices, clock=clock, admin=self._admin, prepare=rows.prepare, meters=self._meters
+        )
 
         def make_topics() -> None:
             ensure_topics(plan.bootstrap_servers, plan.kafka_options, plan.namespace, lane)

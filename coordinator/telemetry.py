@@ -1,12 +1,12 @@
 """What was decided, for people: a log line for what is rare. Derived from events, so names cannot drift."""
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from jobyard.coordinator.core import events
 from jobyard.coordinator.core.events import Event
+from jobyard.coordinator.meters import Meters
 
 _log = logging.getLogger("jobyard.coordinator")
 
@@ -112,18 +112,18 @@ SILENT: Final[frozenset[type[object]]] = frozenset(
 
 
 class Telemetry:
-    """Logs one lane's events. `repairs`: jobs repaired since the leadership began, by rule and what was done."""
+    """Logs one lane's events, and counts them if there are `meters`."""
 
-    def __init__(self, lane: str) -> None:
+    def __init__(self, lane: str, meters: Meters | None = None) -> None:
         self._lane = lane
-        self.repairs: Counter[tuple[str, str]] = Counter()
+        self._meters = meters
 
-    def saw(self, decided: Iterable[Event]) -> None:
-        """Take note of what a committed tick decided."""
+    def saw(self, decided: Sequence[Event], took_s: float, in_memory: int) -> None:
+        """Take note of what a committed tick decided. `in_memory`: waiting jobs."""
+        if self._meters is not None:
+            self._meters.ticked(self._lane, decided, took_s, in_memory)
         for event in decided:
             kind = type(event)
-            if isinstance(event, events.Repaired):
-                self.repairs[event.rule, event.action] += len(event.job_ids)
             line = LINES.get(kind)
             if line is not None:
                 level, text, arguments = line(event)

@@ -51,6 +51,7 @@ class Tick:
         self.taken = []  # what a thread of this leadership failed of is no message's fault
         batch, stirred = self._inbox.take(most, self._wakefulness.wait_s(self._lane.next_at(self._clock.now())), messages=messages)
         self.taken = batch.taken
+        began = self._clock.monotonic()
         reached(Point.MESSAGES_TAKEN, batch)
         batch.look = self._wakefulness.look(stirred)
         now = self._clock.now()
@@ -73,5 +74,5 @@ class Tick:
         if self._lane.wants_intake_end:
             self._reader.ask_intake_end()
         self._wakefulness.saw(worked=stirred or bool(sent) or self._lane.busy or self._sender.owing, settled=answers.settled)
-        self._telemetry.saw(decided)
+        self._telemetry.saw(decided, self._clock.monotonic() - began, self._lane.in_memory[0])
         return decided

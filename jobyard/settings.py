@@ -182,6 +182,13 @@ class _Leading(_Shared):
         default=None, ge=1, le=366, description="days in one partition of the history; default: a thirtieth of the retention"
     )
 
+    metrics_port: int | None = Field(
+        default=None, ge=0, le=65_535, description="Prometheus is answered at this port; 0: any; left out: not at all"
+    )
+    metrics_address: str = Field(
+        default="127.0.0.1", description="the address that metrics are served at; they tell names of lanes, nothing of jobs"
+    )
+
     @model_validator(mode="after")
     def _agree(self) -> "_Leading":
         Rules(lost_after_s=self.lost_after_s, unreachable_after_s=self.unreachable_after_s)
@@ -198,6 +205,10 @@ class _Leading(_Shared):
             max_args_bytes=self.max_args_bytes,
             max_result_bytes=self.max_result_bytes,
         )
+
+    def metrics(self) -> tuple[str, int] | None:
+        """Address and port for Prometheus; None: not at all."""
+        return None if self.metrics_port is None else (self.metrics_address, self.metrics_port)
 
     def days_of_partition(self) -> int:
         """Days in one partition: about thirty partitions in all, unless set otherwise."""

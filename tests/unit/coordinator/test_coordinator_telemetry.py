@@ -31,7 +31,9 @@ def test_a_line_names_what_it_is_about(caplog: pytest.LogCaptureFixture) -> None
                 events.FencedOff("anna", "i", "lost"),
                 events.Answered(3, "JY007", "no such job"),
                 events.Accepted(1, 0, 0),
-            ]
+            ],
+            0.1,
+            0,
         )
     text = caplog.text
     for word in ("some-id", "somebody", "offset 7", "not JSON", "anna is lost", "anna joined", "unreachable", "JY007"):
@@ -39,15 +41,8 @@ def test_a_line_names_what_it_is_about(caplog: pytest.LogCaptureFixture) -> None
     assert len(caplog.records) == 7
 
 
-def test_repairs_are_counted_by_rule_and_told(caplog: pytest.LogCaptureFixture) -> None:
-    telemetry = Telemetry("default")
+def test_repairs_are_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        telemetry.saw(
-            [
-                events.Repaired("L12", "sent_again", 7, ["one", "two"], "anna", 1.0),
-                events.Repaired("L12", "sent_again", 8, ["three"], "anna", 1.0),
-            ]
-        )
-    assert telemetry.repairs == {("L12", "sent_again"): 3}
+        Telemetry("default").saw([events.Repaired("L12", "sent_again", 7, ["one", "two"], "anna", 1.0)], 0.1, 0)
     assert "L12" in caplog.text
     assert "two" in caplog.text

@@ -156,7 +156,7 @@ class Coordinator:
 
 
 def run(plan: CoordinatorPlan) -> int:
-    """Lead lanes until SIGTERM or SIGINT; a second one ends at once. The exit status. Main thread only."""
+    """Lead lanes until SIGTERM or SIGINT; a second one ends at once. The exit status, 1 if it could not end in order. Main thread only."""
     gc.set_threshold(*_COLLECT)
     stop = threading.Event()
     died: list[BaseException] = []
@@ -178,4 +178,7 @@ def run(plan: CoordinatorPlan) -> int:
                 stop.set()
     if died:
         raise died[0]
+    if thread.is_alive():
+        _log.warning("ends at once: what it led is led again when its leases are over")
+        return 1
     return 0

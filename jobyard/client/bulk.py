@@ -82,7 +82,7 @@ class _Batch:
             by_kafka = False if on_connection else client.way(item.via) == "kafka"
             if on_connection and item.via == "kafka":
                 tally.wrong(item.index, "via 'kafka' and connection= exclude each other")
-            elif item.job.id in seen:
+            elif item.job.id is not None and item.job.id in seen:
                 tally.sent(1, 1)
                 tally.same([(item.index, item.job)], [item.job.id])
             elif by_kafka:

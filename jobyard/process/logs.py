@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final, Literal, TextIO, cast
 
@@ -56,11 +57,24 @@ class _Json(logging.Formatter):
             "message": masked(record.getMessage()),
         }
         for name, value in _facts(record).items():
-            line[name] = HIDDEN if is_secret(name) else masked(value) if isinstance(value, str) else value
+            line[name] = _hidden(name, value)
         trace = _trace(self, record)
         if trace is not None:
             line["error"] = masked(trace)
         return json.dumps(line, default=_shown, ensure_ascii=False)
+
+
+def _hidden(name: str, value: object) -> object:
+    """A value as it may be seen, whatever it is made of."""
+    if is_secret(name):
+        return HIDDEN
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, dict):
+        return {str(inner): _hidden(str(inner), one) for inner, one in cast("dict[object, object]", value).items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_hidden("", one) for one in cast("Iterable[object]", value)]
+    return value
 
 
 def _shown(value: object) -> str:

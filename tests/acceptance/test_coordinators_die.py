@@ -2,11 +2,15 @@
 
 import signal
 import sys
+import time
 
 import pytest
+from faults.at_point import AtPoint
 from faults.leaderships import check_epochs, epoch, leader_of
 from promises.guarantees import InterruptedOnlyOf, LostOnlyOf
 from worlds.world import MakeWorld, World
+
+from jobyard.process.points import Point
 
 pytestmark = pytest.mark.timeout(300)  # a start of all services under load included
 
@@ -43,6 +47,19 @@ def test_the_lead_moves_among_coordinators_and_no_two_lead_at_once(make_world: M
     world.submit_mixed(30, by_cli=0)
     world.check(LostOnlyOf(), InterruptedOnlyOf())
     check_epochs(world)
+
+
+def test_one_that_cannot_end_in_order_ends_at_the_second_signal_and_says_so(make_world: MakeWorld) -> None:
+    world = make_world()
+    world.coordinator("one", at=AtPoint(Point.MESSAGES_TAKEN, stands=True))  # its tick never ends
+    world.until_led()
+    world.until("its tick has begun", lambda: "leads lane default" in world.log_of("one"))
+    world.send("one", signal.SIGTERM)
+    since = time.monotonic()
+    world.until("it has tried to end in order", lambda: time.monotonic() > since + 1.0)
+    world.send("one", signal.SIGTERM)
+    assert world.status_of("one") == 1
+    assert "led again when its leases are over" in world.log_of("one")
 
 
 def _leads(world: World) -> str:

@@ -55,6 +55,16 @@ def test_no_password_passes_in_message_argument_or_traceback(style: Literal["tex
 
 
 @pytest.mark.usefixtures("root")
+def test_no_password_passes_however_deep_it_lies() -> None:
+    out = io.StringIO()
+    logs.configure("json", stream=out)
+    facts = {"options": {"sasl.password": "geheim", "a": ["x://y:geheim@z", 1]}, "seen": ({"token": "geheim"}, "password=geheim")}
+    logging.getLogger("a").info("told", extra={"facts": facts})
+    assert "geheim" not in out.getvalue()
+    assert json.loads(out.getvalue())["options"] == {"sasl.password": "***", "a": ["x://y:***@z", 1]}
+
+
+@pytest.mark.usefixtures("root")
 def test_json_is_an_object_a_line() -> None:
     out = io.StringIO()
     logs.configure("json", stream=out)

@@ -1,4 +1,7 @@
-"""`python -m bench.drain [JOBS] [AGENTS] [SLOTS]`: jobs a second of a backlog of no-op jobs with 100 bytes of arguments."""
+"""`python -m bench.drain [JOBS] [AGENTS] [SLOTS] [SUBMITTERS]`: jobs a second of a backlog of no-op jobs with 100 bytes of arguments.
+
+With submitters (0: none named) the lane shares fairly among them, and their jobs lie mixed.
+"""
 
 import json
 import sys
@@ -8,14 +11,15 @@ import psycopg
 
 from bench.product import product
 
-JOBS, AGENTS, SLOTS = 100_000, 2, 100
+JOBS, AGENTS, SLOTS, SUBMITTERS = 100_000, 2, 100, 0
 
 
-def main(jobs: int, agents: int, slots: int) -> None:
+def main(jobs: int, agents: int, slots: int, submitters: int) -> None:
     """Queue, then start coordinator and agents, then measure between the first and the last end as the audit tells them."""
     with product() as jobyard, psycopg.connect(jobyard.database_url, autocommit=True) as connection:
         before = _ended(connection)
-        _queue(connection, jobs)
+        connection.execute("select jobyard.fair_share('default', %s)", (submitters > 0,))
+        _queue(connection, jobs, submitters)
         connection.execute("vacuum analyze jobyard.pending")
         began = time.monotonic()
         jobyard.start("coordinator", "coordinator", "run")
@@ -41,6 +45,7 @@ def main(jobs: int, agents: int, slots: int) -> None:
                 "jobs": jobs,
                 "agents": agents,
                 "slots": slots,
+                "submitters": submitters,
                 "bundles": row[1],
                 "with_start_s": round(whole, 1),
                 "cpu_s": {name: round(jobyard.cpu_s(name), 1) for name in jobyard.processes},
@@ -49,9 +54,12 @@ def main(jobs: int, agents: int, slots: int) -> None:
         print(json.dumps(figure))
 
 
-def _queue(connection: "psycopg.Connection[tuple[object, ...]]", jobs: int) -> None:
+def _queue(connection: "psycopg.Connection[tuple[object, ...]]", jobs: int, submitters: int) -> None:
     for start in range(0, jobs, 5000):
-        batch = [{"kind": "noop", "args": {"x": "a" * 88}}] * min(5000, jobs - start)
+        batch: list[dict[str, object]] = [{"kind": "noop", "args": {"x": "a" * 88}} for _ in range(min(5000, jobs - start))]
+        if submitters:
+            for number, job in enumerate(batch, start):
+                job["submitter"] = f"submitter-{number % submitters}"
         connection.execute("select count(*) from jobyard.submit_many(%s::jsonb)", (json.dumps(batch),))
 
 
@@ -63,4 +71,4 @@ def _ended(connection: "psycopg.Connection[tuple[object, ...]]") -> int:
 
 if __name__ == "__main__":
     given = [int(text) for text in sys.argv[1:]]
-    main(*(given + [JOBS, AGENTS, SLOTS][len(given) :]))
+    main(*(given + [JOBS, AGENTS, SLOTS, SUBMITTERS][len(given) :]))

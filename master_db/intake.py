@@ -89,11 +89,12 @@ _GENERAL: Final = Kind()
 @dataclass(slots=True)
 class New:
     """What a tick brings, by id: jobs, wrong ones, and those set aside. `rows`: the text of what is to be inserted. `new`: what went in.
-    `offered`: how many right jobs came, doubles counted."""
+    `offered`: how many right jobs came, doubles counted. `problems`: those found wrong here."""
 
     offered: int = 0
     jobs: dict[str, Job] = field(default_factory=dict[str, Job])
     wrong: dict[str, RefusedJob] = field(default_factory=dict[str, RefusedJob])
+    problems: list[RefusedJob] = field(default_factory=list[RefusedJob])
     held: dict[str, Held] = field(default_factory=dict[str, Held])
     rows: dict[str, str] = field(default_factory=dict[str, str])
     new: set[str] = field(default_factory=set[str])
@@ -109,6 +110,7 @@ class New:
         mine = [job for job_id, job in self.jobs.items() if job_id in self.new]
         held = sum(one.job is not None for one in self.held.values())
         answers.jobs = mine + answers.jobs
+        answers.problems = [one for one in self.problems if one.id in self.new and self.wrong.get(one.id) is one] + answers.problems
         answers.refused |= self.new & self.wrong.keys()
         answers.held = len(self.held)
         answers.duplicates = self.offered - len(mine) - held
@@ -123,7 +125,7 @@ class Intake:
         self._monotonic = monotonic
         self._begin = f"begin; set local lock_timeout = '{round(rules.intake_lock_timeout_s * 1000)}ms'".encode()
 
-    def sort_out(self, connection: Connection, questions: Questions, answers: Answers) -> New:
+    def sort_out(self, connection: Connection, questions: Questions) -> New:
         """New jobs, wrong ones, and those of a kind that somebody else is just adding. Of an id that comes twice the first counts."""
         names = {one.new.kind for one in questions.unresolved} | {one.kind for one in questions.refused}
         for agent in questions.agents:
@@ -138,7 +140,7 @@ class Intake:
             found = resolve(one.new, self._kinds.kinds.get(one.new.kind) or _GENERAL, one.received, one.key, one.now)
             if not isinstance(found, Job):
                 job_id = one.new.id or derived_job_id(one.received, one.key)
-                answers.problems.append(RefusedJob(id=job_id, kind=one.new.kind, problem=found, submitter=one.new.submitter))
+                new.problems.append(RefusedJob(id=job_id, kind=one.new.kind, problem=found, submitter=one.new.submitter))
                 continue
             new.offered += 1
             if found.id not in new.jobs and found.id not in new.held:
@@ -146,7 +148,7 @@ class Intake:
                     new.held[found.id] = Held(job=found)
                 else:
                     new.jobs[found.id] = found
-        for refused in (*questions.refused, *answers.problems):
+        for refused in (*questions.refused, *new.problems):
             if refused.id not in new.jobs and refused.id not in new.held:
                 if refused.kind in locked:
                     new.held[refused.id] = Held(refused=refused)

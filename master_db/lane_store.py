@@ -214,7 +214,7 @@ class PostgresLaneStore:
             if self._answering.incomplete and self._monotonic() >= self._complete_at:
                 self._answering.complete(connection)
                 self._complete_at = self._monotonic() + self._rules.held_again_s
-            new = self._newcomers.sort_out(connection, questions, answers)
+            new = self._newcomers.sort_out(connection, questions)
             if questions.look and self._answering.look is None:
                 self._answering.look = Look.of(LOOK_SNAPSHOT.one(connection).snapshot)
             sent = self._insert_and_send(connection, questions, new)

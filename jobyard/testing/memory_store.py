@@ -6,10 +6,11 @@ It keeps rows as the tables do: history is only added to, and where a job stands
 import bisect
 import copy
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from jobyard.contracts.job import Job, Kind, RefusedJob, resolve
+from jobyard.contracts.ids import derived_job_id, id_time
+from jobyard.contracts.job import Job, Kind, RefusedJob, problem_of_kind, resolve
 from jobyard.contracts.moments import Instant
 from jobyard.contracts.reports import NO_RESULT
 from jobyard.contracts.rules import Rules
@@ -37,9 +38,10 @@ class MemoryLaneStore:
         self._inserted: list[Job] = []
         self._refused: list[RefusedJob] = []
         self._agents: dict[str, tuple[int, NewAgent]] = {}
-        self._hold: list[Job] = []
+        self._hold: list[Job | RefusedJob] = []
         self._unhold: list[str] = []
-        self._kinds: dict[str, Kind] = {}
+        self._met: set[str] = set()
+        self._fresh: dict[str, Kind] = {}
 
     def seize(self, at_least: int = 0) -> Term | None:
         """T1."""
@@ -51,6 +53,7 @@ class MemoryLaneStore:
             t.fence += _RESTORED
         t.epoch += 1
         t.leader, t.lease_until = self._leader, now + self._rules.lease_s
+        self._met, self._fresh = set(), {}
         at = self._monotonic()
         return Term(t.epoch, at + self._rules.trust_s, now, at, at)
 
@@ -58,6 +61,7 @@ class MemoryLaneStore:
         """T2. Nothing in it is shared with the tables or with another lane."""
         t = self._t
         self._looked = t.seq
+        self._met, self._fresh = set(t.kinds), {}  # the snapshot tells them all
         return Snapshot(
             fence=t.fence,
             offsets=dict(t.offsets),
@@ -74,38 +78,30 @@ class MemoryLaneStore:
         """What the transaction inserts is only written by `write`."""
         self._roll_back()
         answers = Answers()
+        self._meet(one.new.kind for one in questions.unresolved)
+        self._meet(one.kind for one in questions.refused)
+        self._meet(kind for one in questions.agents for kind in one.kinds)
+        for job in questions.jobs:
+            self._insert(job, answers)
         for unresolved in questions.unresolved:
-            self._resolve(unresolved.new.kind, answers)
-            found = resolve(unresolved.new, answers.kinds[unresolved.new.kind], unresolved.received, unresolved.key, unresolved.now)
+            found = resolve(unresolved.new, self._t.kinds[unresolved.new.kind], unresolved.received, unresolved.key, unresolved.now)
             if isinstance(found, Job):
                 self._insert(found, answers)
             else:
-                job_id = unresolved.new.id or ""
+                job_id = unresolved.new.id or derived_job_id(unresolved.received, unresolved.key)
                 problem = RefusedJob(id=job_id, kind=unresolved.new.kind, problem=found, submitter=unresolved.new.submitter)
-                if job_id not in self._t.jobs:
-                    self._refused.append(problem)
+                if self._refuse(problem, answers):
                     answers.problems.append(problem)
-        for job in questions.jobs:
-            self._insert(job, answers)
         for refused in questions.refused:
-            if refused.id not in self._t.jobs:
-                self._refused.append(refused)
-                answers.refused.add(refused.id)
-            else:
-                answers.duplicates += 1
+            self._refuse(refused, answers)
         if questions.held_again:
-            for job in self._t.held.values():
-                if job.id not in self._t.locked:
-                    self._unhold.append(job.id)
-                    self._insert(job, answers)
-        answers.held_left = bool(len(self._t.held) + len(self._hold) - len(self._unhold))
+            self._try_held(answers)
+        answers.held_left = bool((self._t.held.keys() - set(self._unhold)) | {one.id for one in self._hold})
         for new in questions.agents:
             if all(row.incarnation != new.incarnation for row in self._t.agents.values()):
                 number = len(self._t.agents) + len(self._agents) + 1
                 self._agents[new.incarnation] = (number, new)
                 answers.agents[new.incarnation] = number
-        if questions.kinds:
-            answers.kinds.update(self._t.kinds)
         if questions.modes:
             answers.modes = self._t.modes
         for due in questions.due:
@@ -114,6 +110,8 @@ class MemoryLaneStore:
             self._look(answers)
         for job_id, fence in questions.late:
             answers.late[job_id, fence] = self._late(job_id, fence)
+        self._meet(self._t.kinds if questions.kinds else ())
+        answers.kinds, self._fresh = dict(self._t.kinds) if questions.kinds else self._fresh, {}
         return answers
 
     def write(self, events: Sequence[e.Event], offsets: dict[str, tuple[str, int]], fence: int, term: Term) -> None:
@@ -158,21 +156,53 @@ class MemoryLaneStore:
     # -- asked
 
     def _roll_back(self) -> None:
-        self._inserted, self._refused, self._agents, self._hold, self._unhold, self._kinds = [], [], {}, [], [], {}
+        self._inserted, self._refused, self._agents, self._hold, self._unhold = [], [], {}, [], []
 
-    def _resolve(self, kind: str, answers: Answers) -> None:
-        if kind not in answers.kinds:
-            answers.kinds[kind] = self._kinds[kind] = self._t.kinds.get(kind, Kind())
+    def _meet(self, names: Iterable[str]) -> None:
+        """Kinds that a question or an answer names: one that is not there is added at once, whatever becomes of the tick."""
+        for name in names:
+            if name not in self._met and problem_of_kind(name) is None:
+                self._met.add(name)
+                self._fresh[name] = self._t.kinds.setdefault(name, Kind())
 
     def _insert(self, job: Job, answers: Answers) -> None:
         if job.id in self._t.jobs:
             answers.duplicates += 1
-        elif job.id in self._t.locked or (job.id in self._t.held and job.id not in self._unhold):
+        elif job.id in self._t.locked:
             self._hold.append(job)
             answers.held += 1
         else:
             self._inserted.append(job)
             answers.jobs.append(copy.copy(job))
+
+    def _refuse(self, refused: RefusedJob, answers: Answers) -> bool:
+        """Whether it went in. Set aside, it is told once it has."""
+        if refused.id in self._t.jobs:
+            return False
+        if refused.id in self._t.locked:
+            self._hold.append(refused)
+            answers.held += 1
+            return False
+        self._refused.append(refused)
+        answers.refused.add(refused.id)
+        return True
+
+    def _try_held(self, answers: Answers) -> None:
+        self._meet(one.kind for one in self._t.held.values())
+        taken = {job.id for job in self._inserted} | {refused.id for refused in self._refused}
+        for one in self._t.held.values():
+            if one.id in self._t.locked:
+                continue
+            self._unhold.append(one.id)
+            if one.id in self._t.jobs or one.id in taken:
+                continue
+            if isinstance(one, Job):
+                self._inserted.append(one)
+                answers.jobs.append(copy.copy(one))
+            else:
+                self._refused.append(one)
+                answers.problems.append(one)
+                answers.refused.add(one.id)
 
     def _due(self, question: DueQuestion) -> DueAnswer:
         rows = self._t.pending.behind(question.priority, question.kind, question.flow, question.after)
@@ -198,9 +228,10 @@ class MemoryLaneStore:
                 key = (row.priority, row.kind, row.flow)
                 fresh[key] = min(fresh.get(key, row.run_at), row.run_at)
         self._looked = t.seq
+        self._meet(kind for _, kind, _ in fresh)
         answers.fresh = [Fresh(*key, at) for key, at in sorted(fresh.items())]
         for asked in t.commands.values():
-            if asked.answer is None:
+            if asked.answer is None and asked.command.job_id not in t.held:  # that waits until the job is in, or is not
                 answers.commands.append(self._standing(asked.command))
 
     def _standing(self, asked: Command) -> Command:
@@ -209,10 +240,13 @@ class MemoryLaneStore:
         job_id = command.job_id
         if job_id is None or job_id not in t.jobs:
             return command
+        self._meet([t.jobs[job_id].kind])
         command.job = copy.copy(t.jobs[job_id])
         command.state = t.final(job_id)
         row = t.pending.get(job_id)
         command.waiting = None if row is None else t.waiting(row)
+        if row is not None:
+            command.job.run_at, command.job.priority = row.run_at, row.priority
         command.bound = t.bound(job_id)
         attempts = t.attempts_of.get(job_id, [])
         if attempts:
@@ -223,6 +257,8 @@ class MemoryLaneStore:
 
     def _late(self, job_id: str, fence: int) -> LateSubject:
         t = self._t
+        if job_id in t.jobs:
+            self._meet([t.jobs[job_id].kind])
         attempt = t.attempts.get((job_id, fence))
         if attempt is None:
             return LateSubject(None)
@@ -246,12 +282,13 @@ class MemoryLaneStore:
         for job in self._inserted:
             t.jobs[job.id] = copy.copy(job)
         for refused in self._refused:
-            t.jobs[refused.id] = Job(id=refused.id, kind=refused.kind)
+            t.jobs[refused.id] = Job(
+                id=refused.id, kind=refused.kind, run_at=id_time(refused.id), max_attempts=1, submitter=refused.submitter
+            )
         for job_id in self._unhold:
             t.held.pop(job_id, None)
-        for job in self._hold:
-            t.held.setdefault(job.id, job)
-        t.kinds.update(self._kinds)
+        for one in self._hold:
+            t.held.setdefault(one.id, one)
         for number, new in self._agents.values():
             t.agents[number] = AgentRow(
                 number,
@@ -299,7 +336,9 @@ class MemoryLaneStore:
                 t.progress[event.bundle.jobs[event.index].id] = event
             case e.Refused():
                 self._final(event.job.id, State.REFUSED)
-                t.events.append(EventRow(e.Noted(event.job.id, event.job.kind, "refused", event.at, State.REFUSED), t.seq))
+                told = event.job.problem
+                detail: dict[str, object] = {"error_type": told.code, "error_message": told.message, "field": told.field, "hint": told.hint}
+                t.events.append(EventRow(e.Noted(event.job.id, event.job.kind, "refused", event.at, State.REFUSED, detail=detail), t.seq))
             case e.Noted():
                 number = t.tick() if event.final is None else self._final(event.job_id, event.final)
                 t.events.append(EventRow(event, number))
@@ -336,7 +375,7 @@ class MemoryLaneStore:
                 t.repairs.append(event)
             case e.NotHere():
                 t.commands[event.command_id].not_here = True
-                t.commands[event.command_id].answer = ("JY007", "there is no such job")
+                t.commands[event.command_id].answer = ("JY007", "no such job")
             case (
                 e.Accepted()
                 | e.Left()

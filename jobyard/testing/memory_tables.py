@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from jobyard.contracts.control import Bucket
 from jobyard.contracts.flows import flow_of
-from jobyard.contracts.job import Job, Kind
+from jobyard.contracts.job import Job, Kind, RefusedJob
 from jobyard.contracts.moments import Instant
 from jobyard.contracts.reports import Error
 from jobyard.contracts.states import Outcome, State
@@ -162,13 +162,14 @@ class MemoryLane:
     quarantine: list[e.Quarantined] = field(default_factory=list[e.Quarantined])
     repairs: list[e.Repaired] = field(default_factory=list[e.Repaired])
     modes: Modes = field(default_factory=Modes)
-    held: dict[str, Job] = field(default_factory=dict[str, Job])
+    held: dict[str, Job | RefusedJob] = field(default_factory=dict[str, "Job | RefusedJob"])
     locked: set[str] = field(default_factory=set[str])
     awake: bool = False
     seq: int = 0
 
     def submit(self, job: Job) -> bool:
         """A client's transaction that commits one job. False: the id was known."""
+        self.kinds.setdefault(job.kind, Kind())
         if job.id in self.jobs:
             return False
         self.jobs[job.id] = copy.copy(job)
@@ -224,8 +225,9 @@ class MemoryLane:
         for owner, bucket in self.buckets.values():
             buckets.setdefault(owner, []).append(bucket)
         loaded: list[AgentRow] = []
+        holders = {row.bundle.agent_id for row in self.bundles.values()}  # careful jobs, until the lease is over (L11)
         for number, row in sorted(self.agents.items()):
-            if self.agent_ended.get(number, since) >= since:
+            if number in holders or self.agent_ended.get(number, self.now()) > since:
                 made = copy.copy(row)
                 made.kinds = dict(row.kinds)
                 made.buckets = sorted(buckets.get(number, []), key=lambda bucket: bucket.priority)

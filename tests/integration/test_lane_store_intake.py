@@ -135,6 +135,20 @@ def test_a_kind_is_looked_up_once_and_its_defaults_decide(database: Database, le
     assert row == ("refused", "JY002", "me")
 
 
+def test_a_wrong_job_of_a_kind_that_was_just_met_is_refused_once_though_it_comes_twice(database: Database, led: Led) -> None:
+    bad = NewJob(kind="video", id=job().id)
+    with database.client() as client:
+        client.execute("select jobyard.submit('k', id => %s)", [bad.id])
+        database.admin.execute("insert into jobyard.kinds (kind, size_arg) values ('video', 'minutes')")
+        assert led.store.ask(_unresolved(bad)).problems == []  # somebody holds its id
+        led.write()
+        client.rollback()
+    assert [one.id for one in led.store.ask(Questions(held_again=True)).problems] == [bad.id]
+    led.write()
+    assert led.store.ask(_unresolved(bad)).problems == []
+    led.write()
+
+
 def test_a_kind_that_nobody_declared_is_added(database: Database, led: Led) -> None:
     led.meet("new-kind")
     assert database.rows("select declared from jobyard.kinds where kind = 'new-kind'") == [(False,)]

@@ -1,7 +1,7 @@
 """Kafka: topics with ids, partitions with offsets, records that go by retention or with their topic."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from jobyard.contracts.errors import ServiceUnavailable
 from jobyard.contracts.moments import Instant
@@ -9,6 +9,8 @@ from jobyard.contracts.topics import LaneTopics
 from jobyard.coordinator.simulation.schedule import Schedule
 
 _TRIMMED: Final = 2_000
+Watcher: TypeAlias = Callable[[str, int], None]
+"""Told of each record: topic and partition."""
 
 
 class Partition:
@@ -67,7 +69,7 @@ class Broker:
         self.topics = {topic.name: Topic(topic.name, topic.partitions) for topic in topics.all()}
         self.down_until = 0.0
         self.destroyed: Callable[[Topic], None] = lambda topic: None
-        self._watchers: dict[tuple[str, int], list[Callable[[], None]]] = {}
+        self._watchers: dict[tuple[str, int], list[Watcher]] = {}
 
     @property
     def up(self) -> bool:
@@ -86,14 +88,14 @@ class Broker:
             return None
         offset = partition.append(value, self._wall())
         for watcher in self._watchers.get((topic, number), ()):
-            watcher()
+            watcher(topic, number)
         return offset
 
-    def watch(self, topic: str, number: int, watcher: Callable[[], None]) -> None:
+    def watch(self, topic: str, number: int, watcher: Watcher) -> None:
         """Be told of each record."""
         self._watchers.setdefault((topic, number), []).append(watcher)
 
-    def unwatch(self, topic: str, number: int, watcher: Callable[[], None]) -> None:
+    def unwatch(self, topic: str, number: int, watcher: Watcher) -> None:
         """Be told no more."""
         self._watchers[topic, number].remove(watcher)
 

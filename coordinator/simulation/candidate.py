@@ -141,7 +141,9 @@ class Candidate:
             self._broker.unwatch(topic, 0, self._comes)
 
     def restart(self) -> None:
-        """A new process in its place, that knows nothing."""
+        """A new process in its place, that knows nothing; if there is none."""
+        if self.alive:
+            return
         self.alive = True
         self.life = self._number()
         self._caution = Caution()
@@ -319,7 +321,7 @@ class Candidate:
 
     # -- its other threads
 
-    def _comes(self) -> None:
+    def _comes(self, topic: str, number: int) -> None:
         if self.leading is not None:
             self._read_later(self.link.arrival() - self._schedule.now)
 

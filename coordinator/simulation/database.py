@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
-from time import perf_counter
+from time import thread_time
 from typing import Literal, Protocol, TypeAlias
 
 from jobyard.contracts.errors import ServiceUnavailable
@@ -63,9 +63,14 @@ class Database:
         """Its clock."""
         return START + self._schedule.now + self.skew
 
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return self._schedule.now
+
     def tick_began(self) -> None:
         """A tick has taken its messages."""
-        self.began = perf_counter()
+        self.began = thread_time()
 
     def trip(self, waiter: Waiter) -> None:
         """A request goes there, or an answer comes back."""
@@ -97,6 +102,8 @@ class SimulatedStore(MemoryLaneStore):
         self._waiter = waiter
         self.number = number
         self.inserted: set[str] = set()
+        self.looks = (float("-inf"), float("-inf"))
+        """When it looked for others' rows the last time but one, and the last time."""
 
     def seize(self, at_least: int = 0) -> Term | None:
         asked_at = self._waiter.monotonic()
@@ -126,20 +133,22 @@ class SimulatedStore(MemoryLaneStore):
     def ask(self, questions: Questions) -> Answers:
         db = self._db
         if db.began:
-            db.took_s["hear"] += perf_counter() - db.began
+            db.took_s["hear"] += thread_time() - db.began
         db.trip(self._waiter)
-        began = perf_counter()
+        began = thread_time()
         answers = super().ask(questions)
-        db.took_s["ask"] += perf_counter() - began
+        db.took_s["ask"] += thread_time() - began
+        if questions.look:
+            self.looks = (self.looks[1], db.seconds)
         self.inserted = db.open[self.number] = {job.id for job in answers.jobs}
         db.trip(self._waiter)
-        db.began = perf_counter()
+        db.began = thread_time()
         return answers
 
     def write(self, events: Sequence[Event], offsets: dict[str, tuple[str, int]], fence: int, term: Term) -> None:
         db = self._db
         if db.began:
-            db.took_s["decide"] += perf_counter() - db.began
+            db.took_s["decide"] += thread_time() - db.began
             db.began = 0.0
         asked_at = self._waiter.monotonic()
         try:
@@ -162,9 +171,9 @@ class SimulatedStore(MemoryLaneStore):
 
     def _commit(self, events: Sequence[Event], offsets: dict[str, tuple[str, int]], fence: int, term: Term) -> None:
         db = self._db
-        began = perf_counter()
+        began = thread_time()
         super().write(events, offsets, fence, term)
-        db.took_s["write"] += perf_counter() - began
+        db.took_s["write"] += thread_time() - began
         db.open.pop(self.number, None)
         for told in db.committed:
             told(self, events, offsets, fence, term.epoch)

@@ -1,5 +1,6 @@
 """A coordinator's producer (Bus): in order, each message acknowledged or failed, told inside `poll`."""
 
+from collections import deque
 from collections.abc import Callable
 from random import Random
 from typing import Final
@@ -25,7 +26,7 @@ class Producer:
         self._last = 0.0
         self._open = 0
         self._dead = False
-        self._told: list[tuple[Told, KafkaFailure | None]] = []
+        self._answers: deque[tuple[float, Told | None, KafkaFailure | None]] = deque()
         self.failing = 0
         self.though_sent = False
         self.woken: Callable[[], None] = lambda: None
@@ -52,19 +53,27 @@ class Producer:
             lost = blocked or not arrives
             if not lost:
                 lost = self._broker.append(topic, partition, value) is None
-            self._schedule.after(0.001, lambda: self._answered(on_delivery, FAILED if fails or lost else None), "message acknowledged")
+            if fails or lost:
+                self._schedule.after(0.001, self._failed, "delivery fails")
+            self._answers.append((self._schedule.now + 0.001, on_delivery, FAILED if fails or lost else None))
 
         self._schedule.at(self._last, comes, "message comes")
 
     def poll(self, timeout_s: float = 0.0) -> int:
-        told, self._told = self._told, []
-        for on_delivery, failure in told:
-            on_delivery(failure)
-        return len(told)
+        count = 0
+        while self._answers and self._answers[0][0] <= self._schedule.now:
+            _, on_delivery, failure = self._answers.popleft()
+            self._open -= 1
+            count += 1
+            if on_delivery is not None:
+                on_delivery(failure)
+        return count
 
     def flush(self, timeout_s: float) -> int:
-        self._schedule.run_until(self._schedule.now + timeout_s, lambda: not self._open)
-        self.poll()
+        until = self._schedule.now + timeout_s
+        while self._open and self._schedule.now < until:
+            self._schedule.run_until(min(until, self._schedule.now + 0.01))
+            self.poll()
         return self._open
 
     def fatal(self) -> str | None:
@@ -82,9 +91,5 @@ class Producer:
     def _die(self) -> None:
         self._dead = True
 
-    def _answered(self, on_delivery: Told | None, failure: KafkaFailure | None) -> None:
-        self._open -= 1
-        if on_delivery is not None:
-            self._told.append((on_delivery, failure))
-            if failure is not None:
-                self.woken()
+    def _failed(self) -> None:
+        self.woken()

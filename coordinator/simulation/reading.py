@@ -30,6 +30,7 @@ class Reading:
         self._control = control
         self._buckets = buckets
         self._places: dict[tuple[str, int], _Place] = {}
+        self._stirred: dict[tuple[str, int], None] = {}
 
     def find_control(self) -> None:
         """From the end of control, before the first hello (A10)."""
@@ -50,21 +51,31 @@ class Reading:
                 added.append(key)
             elif place.topic_id != bucket.topic_id:
                 self._anew(place, bucket.topic_id)
+                self.stir(*key)
         return added, dropped
+
+    def stir(self, topic: str, number: int) -> None:
+        """There is, or may be, something to be read."""
+        self._stirred[topic, number] = None
 
     def look(self) -> None:
         """Ask for the topics' ids."""
-        for (name, _), place in self._places.items():
+        for (name, number), place in self._places.items():
             found = self._broker.topics[name].id
             if found != place.topic_id:
                 self._anew(place, found)
+                self.stir(name, number)
             else:
                 place.seen.clear()
 
     def read(self, control: list[ControlMessage], bundles: list[BundleMessage]) -> bool:
         """What has come. Whether more is there."""
         left = MOST
-        for (name, number), place in self._places.items():
+        stirred, self._stirred = self._stirred, {}
+        for name, number in stirred:
+            place = self._places.get((name, number))
+            if place is None:
+                continue
             partition = self._broker.partition(name, number)
             if partition is None:
                 continue
@@ -88,6 +99,8 @@ class Reading:
                     control.append(codec.decode_control(value))
                 else:
                     bundles.append(codec.decode_bundle(value))
+            if place.next < partition.end:
+                self.stir(name, number)
         return left == 0
 
     @property

@@ -16,17 +16,13 @@ _STANDSTILL: Final = 200_000
 class Entry:
     """Something that will happen, unless `dropped`."""
 
-    __slots__ = ("dropped", "label", "number", "what", "when")
+    __slots__ = ("dropped", "label", "what", "when")
 
-    def __init__(self, when: float, number: int, what: Callable[[], None], label: str) -> None:
+    def __init__(self, when: float, what: Callable[[], None], label: str) -> None:
         self.when = when
-        self.number = number
         self.what = what
         self.label = label
         self.dropped = False
-
-    def __lt__(self, other: "Entry") -> bool:
-        return self.when < other.when or (self.when == other.when and self.number < other.number)
 
 
 class Schedule:
@@ -40,7 +36,7 @@ class Schedule:
         self.steps = 0
         self.trace = 0
         self.each: Callable[[], None] = lambda: None
-        self._heap: list[Entry] = []
+        self._heap: list[tuple[float, int, Entry]] = []
         self._count = 0
         self._depth = 0
         self._since = 0
@@ -48,8 +44,10 @@ class Schedule:
     def at(self, when: float, what: Callable[[], None], label: str) -> Entry:
         """Have something happen at a time; in the past: now. `label`: for the trace."""
         self._count += 1
-        entry = Entry(max(when, self.now), self._count, what, label)
-        heapq.heappush(self._heap, entry)
+        if when < self.now:
+            when = self.now
+        entry = Entry(when, what, label)
+        heapq.heappush(self._heap, (when, self._count, entry))
         return entry
 
     def after(self, seconds: float, what: Callable[[], None], label: str) -> Entry:
@@ -62,18 +60,18 @@ class Schedule:
             return
         self._depth += 1
         try:
-            heap = self._heap
-            while heap and heap[0].when <= when:
-                entry = heapq.heappop(heap)
+            heap, pop = self._heap, heapq.heappop
+            while heap and heap[0][0] <= when:
+                at, _, entry = pop(heap)
                 if entry.dropped:
                     continue
-                if entry.when > self.now:
-                    self.now = entry.when
+                if at > self.now:
+                    self.now = at
                     self._since = self.steps
                 elif self.steps - self._since > _STANDSTILL:
                     raise Violation("progress", f"{_STANDSTILL} steps at {self.now} s, the last: {entry.label}")
                 self.steps += 1
-                self.trace = crc32(f"{self.now!r} {entry.label}".encode(), self.trace)
+                self.trace = crc32(f"{at!r} {entry.label}".encode(), self.trace)
                 entry.what()
                 self.each()
                 if enough is not None and enough():

@@ -10,7 +10,7 @@ from jobyard.agent.core.held import Held
 from jobyard.contracts.bundle import BundleMessage
 from jobyard.contracts.control import ControlMessage
 from jobyard.contracts.moments import Instant
-from jobyard.contracts.reports import End
+from jobyard.contracts.reports import End, Heartbeat, Hello, Progress, Started
 from jobyard.contracts.rules import Rules
 from jobyard.contracts.topics import LaneTopics
 from jobyard.coordinator.simulation.broker import Broker
@@ -145,7 +145,8 @@ class Worker:
 
     # -- the turn
 
-    def _comes(self) -> None:
+    def _comes(self, topic: str, number: int) -> None:
+        self._reading.stir(topic, number)
         if self._turn is None or self._turn.when > self._schedule.now + 0.01:
             self._wake(self.link.arrival())
 
@@ -193,6 +194,7 @@ class Worker:
                     self._broker.unwatch(*key, self._comes)
                 for key in added:
                     self._broker.watch(*key, self._comes)
+                    self._reading.stir(*key)
                 more = more or bool(added)
             elif isinstance(action, Reread):
                 self.rereads += 1
@@ -237,8 +239,10 @@ class Worker:
             core.terminate(now, grace_s)
 
     def _acknowledged(self, says: list[Say]) -> None:
-        self._acks += says
-        self._wake(self._schedule.now + SOON_S)
+        told = [say for say in says if isinstance(say.report, (Hello, Heartbeat, Started, Progress))]  # of others nothing follows
+        if told:
+            self._acks += told
+            self._wake(self._schedule.now + SOON_S)
 
     def _dies(self, point: str) -> bool:
         if self.killed_at == point:

@@ -38,12 +38,13 @@ LANE: Final = "default"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checking:
     """How closely a world is looked at: all jobs every `full` steps, the law of the take-over every `knowledge` commits, one message in `message` of those
-    that a committed offset passes, `order` inside strands or not."""
+    that a committed offset passes, `order` inside strands or not, what agents remember or not."""
 
     full: int = 2_000
     knowledge: int = 5
     message: int = 1
     order: bool = True
+    remembered: bool = True
 
 
 class World:
@@ -231,7 +232,8 @@ class World:
         self.remembered.over(worker)
 
     def _worker_saw(self, worker: Worker, bundles: list[BundleMessage]) -> None:
-        self.remembered.saw(worker, bundles)
+        if self.checking.remembered:
+            self.remembered.saw(worker, bundles)
 
     def _destroyed(self, topic: Topic) -> None:
         """A job that was only in the intake topic is gone with it (promise 1)."""

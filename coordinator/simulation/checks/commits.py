@@ -131,12 +131,12 @@ class Commits:
                 continue
             topic_id, offset = offsets[topic.name]
             before_id, before = self._offsets.get(topic.name, ("", 0))
-            if topic_id == before_id and offset < before:
-                raise Violation("I7", f"{topic.name} was read to {before}, and now to {offset}")
             self._offsets[topic.name] = (topic_id, offset)
             there = self._broker.topics[topic.name]
-            if there.id != topic_id:
+            if there.id != topic_id:  # destroyed meanwhile; whoever found its end before its offset begins at 0
                 continue
+            if topic_id == before_id and offset < before:
+                raise Violation("I7", f"{topic.name} was read to {before}, and now to {offset}")
             partition = there.partitions[0]
             first = max(partition.first, before if topic_id == before_id else 0)
             for at in range(first, min(offset, partition.end)):

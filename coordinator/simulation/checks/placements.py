@@ -1,5 +1,6 @@
 """What every placement must keep: who may get it, how much an agent may hold, and the order inside a strand (S4 to S6, S8, S12, S15)."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -15,8 +16,6 @@ from jobyard.coordinator.simulation.violation import Violation
 from jobyard.testing.memory_tables import MemoryLane
 
 _LEAST_BUSY_S: Final = 0.05
-_KNOWN_S: Final = 1.0
-"""So long after it was written a leader has surely read a row."""
 _LOOKED_AT: Final = 60
 
 
@@ -41,7 +40,6 @@ class Placements:
         self._order = order
         self._held: dict[int, _Held] = {}
         self._epoch = 0
-        self._epoch_at = 0.0
         self._written_at: dict[str, float] = {}
         self.checked = 0
         self.rules: dict[str, int] = {}
@@ -51,7 +49,7 @@ class Placements:
     ) -> None:
         """Follow what was decided, in its order."""
         if epoch != self._epoch:
-            self._epoch, self._epoch_at = epoch, self._now()
+            self._epoch = epoch
             for held in self._held.values():
                 held.ends = 0
         for event in events:
@@ -59,7 +57,7 @@ class Placements:
                 case e.Ended():
                     self._ended(event)
                 case e.Placed():
-                    self._placed(event.bundle)
+                    self._placed(event.bundle, store)
                 case e.Waits():
                     if self._order:
                         self._written_at.update((waiting.job.id, self._now()) for waiting in event.waiting)
@@ -91,7 +89,7 @@ class Placements:
         if not held.jobs:
             held.size = 0.0
 
-    def _placed(self, bundle: Bundle) -> None:
+    def _placed(self, bundle: Bundle, store: SimulatedStore) -> None:
         self.checked += 1
         row = self._t.agents[bundle.agent_id]
         rule = str(bundle.reason["rule"])
@@ -105,8 +103,8 @@ class Placements:
         self._room(bundle, row, held, size)
         held.jobs += len(bundle.jobs)
         held.size += size
-        if self._order and self._now() - self._epoch_at > _KNOWN_S:
-            self._in_order(bundle)
+        if self._order:
+            self._in_order(bundle, store.looks[0])
 
     def _room(self, bundle: Bundle, row: AgentRow, held: _Held, size: float) -> None:
         what = f"fence {bundle.fence} ({len(bundle.jobs)} jobs, {size:g}) on {row.name}, which holds {held.jobs} ({held.size:g})"
@@ -135,15 +133,15 @@ class Placements:
         if held.size + size > full and not held.ends:
             raise Violation("S8", f"{what}: more than {row.capacity:g}, without a window")
 
-    def _in_order(self, bundle: Bundle) -> None:
-        """Nobody whom the leader knew is passed inside the strand (S4)."""
+    def _in_order(self, bundle: Bundle, known_by: float) -> None:
+        """Nobody whom the leader knew is passed inside the strand (S4): whose row it found at the look before the last, and read after that."""
         last = max((job.run_at, job.id) for job in bundle.jobs)
         strand = (bundle.jobs[0].version, size_class(bundle.jobs[0].size))
-        known_by, looked_at = self._now() - _KNOWN_S, 0
+        looked_at = 0
         for row in self._t.pending.behind(bundle.priority, bundle.kind, (0.0, "")):
             looked_at += 1
             if (row.run_at, row.job_id) >= last or looked_at > _LOOKED_AT:
                 return
             job = self._t.jobs[row.job_id]
-            if (job.version, size_class(job.size)) == strand and self._written_at.get(row.job_id, 0.0) < known_by:
+            if (job.version, size_class(job.size)) == strand and self._written_at.get(row.job_id, math.inf) < known_by:
                 raise Violation("S4", f"job {row.job_id}, due {row.run_at}, was passed by one due {last[0]} of fence {bundle.fence}")

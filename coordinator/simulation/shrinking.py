@@ -1,0 +1,48 @@
+"""A failing case made small: fewer faults, jobs, agents and coordinators, as long as the same invariant breaks."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+from jobyard.coordinator.simulation.case import Case
+
+
+def shrunk(case: Case, planned: int, breaks: Callable[[Case], bool], tries: int = 400) -> Case:
+    """`planned`: how many faults the whole case has. `breaks`: whether a smaller case shows the same."""
+    left = [tries]
+
+    def shows(smaller: Case) -> bool:
+        left[0] -= 1
+        return left[0] >= 0 and breaks(smaller)
+
+    case = _fewer_faults(case, planned, shows)
+    for name, value in _smaller(case):
+        found = dataclasses.replace(case, **{name: value})
+        if getattr(case, name) > value and shows(found):
+            case = found
+    return _fewer_faults(case, planned, shows)
+
+
+def _fewer_faults(case: Case, planned: int, shows: Callable[[Case], bool]) -> Case:
+    """Delta debugging: leave out halves, then quarters, then single ones."""
+    kept = list(range(planned)) if case.faults is None else list(case.faults)
+    parts = 2
+    while kept:
+        size = -(-len(kept) // parts)
+        for first in range(0, len(kept), size):
+            fewer = kept[:first] + kept[first + size :]
+            if shows(dataclasses.replace(case, faults=tuple(fewer))):
+                kept, parts = fewer, max(2, parts - 1)
+                break
+        else:
+            if size == 1:
+                break
+            parts = min(len(kept), parts * 2)
+    smaller = dataclasses.replace(case, faults=tuple(kept))
+    return smaller if len(kept) < planned else case
+
+
+def _smaller(case: Case) -> Iterator[tuple[str, int]]:
+    for name in ("jobs", "agents", "coordinators"):
+        for value in (1, 2, 3, 5, 8, 12, 20, 35, 60):
+            if value < getattr(case, name):
+                yield name, value

@@ -298,9 +298,7 @@ class Candidate:
             reader.ask_reports_end()
             store.wake()
             wakefulness = Wakefulness(store, clock, self._rules)
-            tick = Tick(
-                taken.lane, store, inbox, reader, sender, wakefulness, Telemetry(self._lane), clock, taken.term, taken.offsets
-            )
+            tick = Tick(taken.lane, store, inbox, reader, sender, wakefulness, Telemetry(self._lane), clock, taken.term, taken.offsets)
             self.leading = Leading(taken.lane, store, inbox, reader, sender, producer, maintenance, wakefulness, tick, clock)
             producer.woken = lambda: self._soon(0.0)
         except BaseException:

@@ -1,6 +1,6 @@
 """The Master DB: the tables in memory, behind transactions that take time and may fail before their commit, after it, or without an answer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
 from time import thread_time
@@ -82,11 +82,11 @@ class Database:
             raise ServiceUnavailable("the database does not answer")
 
     def locked(self, job_id: str) -> bool:
-        """Whether an open transaction of a leader has inserted this id: whoever submits it waits."""
-        return any(job_id in ids for ids in self.open.values())
+        """Whether an open transaction of a leader or client has inserted this id: whoever submits it waits."""
+        return job_id in self.tables.locked or any(job_id in ids for ids in self.open.values())
 
     def submit(self, job: Job) -> bool:
-        """A client's transaction. False: it must wait for a leader's."""
+        """A client's transaction. False: it must wait for another's."""
         if self.locked(job.id):
             return False
         self.tables.submit(job)

@@ -61,6 +61,7 @@ class Faults:
             "retry": self._command,
             "reschedule": self._command,
             "unknown job": self._unknown_job,
+            "id held by a transaction": self._id_held,
             "lane paused": self._lane_paused,
             "kind paused": self._kind_paused,
             "agent drained": self._agent_drained,
@@ -294,6 +295,26 @@ class Faults:
         if later:
             world.clients.command("cancel", later[fault.who % len(later)].job.id, {"reason": "early"})
         return bool(later)
+
+    def _id_held(self, fault: Fault) -> bool:
+        """A client's transaction has inserted an id that comes by Kafka, too, and ends later: either way (L2)."""
+        world = self._world
+        later = [order for order in world.orders if order.at > world.schedule.now and "kafka" in order.ways]
+        if not later:
+            return False
+        job = later[fault.who % len(later)].job
+        tables = world.database.tables
+        if job.id in tables.locked or job.id in tables.jobs:
+            return False
+        tables.locked.add(job.id)
+
+        def ends() -> None:
+            tables.locked.discard(job.id)
+            if fault.who % 2 and tables.submit(job):
+                world.placements.wrote(job.id)
+
+        world.schedule.after(fault.seconds, ends, "transaction ends")
+        return True
 
     def _lane_paused(self, fault: Fault) -> bool:
         self._world.clients.mode("pause_lane")

@@ -106,8 +106,8 @@ class Handlers:
         if self._postponed(attempt, lambda: self._end(attempt)):
             return
         held, run, start = attempt.held, attempt.run, attempt.start
-        assert run is not None
-        assert start is not None
+        if run is None or start is None:
+            raise RuntimeError(f"job {held.job.id} ends, and was never started")
         attempt.entry = None
         del self._attempts[held]
         outcome = start.ends if attempt.asked is None or not start.heeds else _STOPPED[attempt.asked]

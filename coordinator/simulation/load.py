@@ -1,4 +1,4 @@
-"""A lane at its full size: a thousand agents and a million jobs, some machines that die and join, a coordinator that dies; what it cost and how long jobs waited."""
+"""A lane at its full size: a thousand agents, a million jobs, machines that die and join, a coordinator that dies. What it cost, how long jobs waited."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

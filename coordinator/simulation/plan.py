@@ -1,5 +1,6 @@
 """What is to break, when: drawn from the seed before anything happens, so that single faults can be left out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -22,7 +23,6 @@ LEADER_POINTS: Final = (
     Point.MESSAGE_PRODUCED,
     Point.DELIVERY_FAILED,
 )
-_TOPICS: Final = ("intake", "reports", "reports", "control", "buckets", "buckets")
 _SHARES: Final = {
     "leader dies at": 10,
     "leader pauses at": 8,
@@ -55,9 +55,24 @@ _SHARES: Final = {
     "retry": 8,
     "reschedule": 6,
     "unknown job": 2,
+    "id held by a transaction": 5,
     "lane paused": 1,
     "kind paused": 2,
     "agent drained": 3,
+}
+_DETAILS: Final[dict[str, Sequence[str]]] = {
+    "leader dies at": [point.name for point in LEADER_POINTS],
+    "leader pauses at": [point.name for point in LEADER_POINTS],
+    "commit fails": ("before", "after"),
+    "delivery fails": ("arrives", "lost"),
+    "messages repeated": ("reports", "control", "buckets"),
+    "records gone": ("control", "buckets"),
+    "topic destroyed": ("intake", "reports", "reports", "control", "buckets", "buckets"),
+    "agent dies at": POINTS,
+    "kind paused": list(KINDS),
+    "agent drained": ("", "stop"),
+    "database clock set": ("forward", "back"),
+    "agent's clock set": ("forward", "back"),
 }
 FAULTS: Final = tuple(_SHARES)
 _CHOICES: Final = [kind for kind, share in _SHARES.items() for _ in range(share)]
@@ -85,18 +100,6 @@ def _fault(case: Case, chance: Random) -> Fault:
     kind = chance.choice(_CHOICES)
     at, who = chance.random() * case.seconds, chance.randrange(1_000)
     seconds = chance.choice((0.02, 0.2, 1.0, 3.0, 6.0, 10.0))
-    detail = {
-        "leader dies at": lambda: chance.choice(LEADER_POINTS).name,
-        "leader pauses at": lambda: chance.choice(LEADER_POINTS).name,
-        "commit fails": lambda: chance.choice(("before", "after")),
-        "delivery fails": lambda: chance.choice(("arrives", "lost")),
-        "messages repeated": lambda: chance.choice(("reports", "control", "buckets")),
-        "records gone": lambda: chance.choice(("control", "buckets")),
-        "topic destroyed": lambda: chance.choice(_TOPICS),
-        "agent dies at": lambda: chance.choice(POINTS),
-        "kind paused": lambda: chance.choice(list(KINDS)),
-        "agent drained": lambda: chance.choice(("", "stop")),
-        "database clock set": lambda: chance.choice(("forward", "back")),
-        "agent's clock set": lambda: chance.choice(("forward", "back")),
-    }.get(kind, lambda: "")()
+    details = _DETAILS.get(kind)
+    detail = chance.choice(details) if details is not None else ""
     return Fault(at, kind, who, seconds, detail)

@@ -12,7 +12,7 @@ from jobyard.kafka.failures import KafkaFailure
 
 Told = Callable[[KafkaFailure | None], None]
 GIVE_UP_S: Final = 5.0
-FAILED: Final = KafkaFailure("_MSG_TIMED_OUT", "unavailable", "timed out, simulated")
+FAILED: Final = KafkaFailure(sort="unavailable", code="_MSG_TIMED_OUT", message="timed out, simulated")
 
 
 class Producer:
@@ -31,9 +31,7 @@ class Producer:
         self.though_sent = False
         self.woken: Callable[[], None] = lambda: None
 
-    def produce(
-        self, topic: str, value: bytes, key: bytes | None = None, partition: int = 0, on_delivery: Told | None = None
-    ) -> None:
+    def produce(self, topic: str, value: bytes, key: bytes | None = None, partition: int = 0, on_delivery: Told | None = None) -> None:
         self._open += 1
         fails = self.failing > 0
         if fails:

@@ -1,9 +1,12 @@
 """A failing case made small: fewer faults, jobs, agents and coordinators, as long as the same invariant breaks."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Final
 
 from jobyard.coordinator.simulation.case import Case
+
+_SIZES: Final = (1, 2, 3, 5, 8, 12, 20, 35, 60)
 
 
 def shrunk(case: Case, planned: int, breaks: Callable[[Case], bool], tries: int = 400) -> Case:
@@ -15,10 +18,21 @@ def shrunk(case: Case, planned: int, breaks: Callable[[Case], bool], tries: int 
         return left[0] >= 0 and breaks(smaller)
 
     case = _fewer_faults(case, planned, shows)
-    for name, value in _smaller(case):
-        found = dataclasses.replace(case, **{name: value})
-        if getattr(case, name) > value and shows(found):
-            case = found
+    for jobs in [size for size in _SIZES if size < case.jobs]:
+        fewer = dataclasses.replace(case, jobs=jobs)
+        if shows(fewer):
+            case = fewer
+            break
+    for agents in range(1, case.agents):
+        fewer = dataclasses.replace(case, agents=agents)
+        if shows(fewer):
+            case = fewer
+            break
+    for coordinators in range(1, case.coordinators):
+        fewer = dataclasses.replace(case, coordinators=coordinators)
+        if shows(fewer):
+            case = fewer
+            break
     return _fewer_faults(case, planned, shows)
 
 
@@ -39,10 +53,3 @@ def _fewer_faults(case: Case, planned: int, shows: Callable[[Case], bool]) -> Ca
             parts = min(len(kept), parts * 2)
     smaller = dataclasses.replace(case, faults=tuple(kept))
     return smaller if len(kept) < planned else case
-
-
-def _smaller(case: Case) -> Iterator[tuple[str, int]]:
-    for name in ("jobs", "agents", "coordinators"):
-        for value in (1, 2, 3, 5, 8, 12, 20, 35, 60):
-            if value < getattr(case, name):
-                yield name, value

@@ -72,3 +72,6 @@ def _live(world: World, case: Case, faults: list[plan.Fault]) -> None:
     world.start_worker("last", dict.fromkeys(KINDS, 1), 10.0, 4)
     world.run_until(world.schedule.now + PEACE_S, lambda: world.rest.reached and not world.clients.unsent)
     world.rest.check()
+    repairs = world.database.tables.repairs
+    if not faults and repairs:
+        raise Violation("L12", f"nothing was broken, and {repairs[0]} was written")

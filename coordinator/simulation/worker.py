@@ -69,9 +69,7 @@ class Worker:
         self._rules = rules
         self._over = over
         self._saw = saw
-        self.core = Agent(
-            name=name, kinds=kinds, capacity=capacity, slots=slots, fresh=lambda: _uuid(chance), host=name, rules=rules
-        )
+        self.core = Agent(name=name, kinds=kinds, capacity=capacity, slots=slots, fresh=lambda: _uuid(chance), host=name, rules=rules)
         self.clock = LeaseClock(machine.monotonic, machine.wall)
         self.outbox = Outbox(schedule, chance, broker, link, topics.reports.name, name, self._acknowledged)
         self.handlers = Handlers(schedule, self.clock, self, ledger, scripts, process)

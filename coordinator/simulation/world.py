@@ -1,6 +1,6 @@
 """A whole lane in one process: coordinators, agents, Kafka, the Master DB, clients, and what must hold of them after every step."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -11,6 +11,7 @@ from jobyard.contracts.codec import decode_intake
 from jobyard.contracts.rules import Rules
 from jobyard.contracts.topics import lane_topics
 from jobyard.coordinator.core import events as e
+from jobyard.coordinator.core.events import Event
 from jobyard.coordinator.core.lane import Lane
 from jobyard.coordinator.simulation.broker import Broker, Topic
 from jobyard.coordinator.simulation.candidate import Candidate, Stage
@@ -209,13 +210,12 @@ class World:
             self.commits.everything()
 
     def _committed(
-        self, store: SimulatedStore, events: object, offsets: dict[str, tuple[str, int]], fence: int, epoch: int
+        self, store: SimulatedStore, events: Sequence[Event], offsets: dict[str, tuple[str, int]], fence: int, epoch: int
     ) -> None:
         self.schedule.saw(f"commit {epoch} {fence} {sorted(offsets.items())}")
-        if isinstance(events, list):
-            for event in events:
-                if isinstance(event, e.AgentEnded):
-                    self.starts.ended(event.incarnation, event.state)
+        for event in events:
+            if isinstance(event, e.AgentEnded):
+                self.starts.ended(event.incarnation, event.state)
 
     def _lane_of(self, store: SimulatedStore) -> Lane | None:
         for candidate in self.candidates:

@@ -57,7 +57,7 @@ def forget_running_load(patch: pytest.MonkeyPatch) -> None:
     load = Lane.load.__func__  # type: ignore[attr-defined] # pyright: ignore[reportFunctionMemberAccess, reportUnknownMemberType, reportUnknownVariableType] - of the class method
     gave = Fleet.gave
 
-    def forgetting(cls: type[Lane], snapshot: Snapshot, **more: object) -> Lane:
+    def forgetting(cls: type[Lane], /, snapshot: Snapshot, **more: object) -> Lane:
         def nothing(self: Fleet, agent: Believed, jobs: int, size: float, largest: float) -> None:
             pass
 

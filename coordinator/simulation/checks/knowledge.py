@@ -1,6 +1,7 @@
 """The law of the take-over: a lane loaded from the tables equals the lane that wrote them, after any history."""
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from jobyard.contracts.rules import Rules
 from jobyard.contracts.topics import LaneTopics
@@ -62,7 +63,9 @@ class Knowledge:
         silent.add("waiting")
         for name, value in mine.items():
             if name not in silent and value != found[name]:
-                raise Violation("T2", f"{name}: the leader knows {_part(value, found[name])}, a take-over would know {_part(found[name], value)}")
+                raise Violation(
+                    "T2", f"{name}: the leader knows {_part(value, found[name])}, a take-over would know {_part(found[name], value)}"
+                )
 
     @staticmethod
     def _waiting(lane: Lane, loaded: Lane) -> None:
@@ -76,6 +79,7 @@ class Knowledge:
 
 def _part(value: object, other: object) -> object:
     """What is different, of lists."""
-    if isinstance(value, list) and isinstance(other, list):
-        return [one for one in value if one not in other][:5]
-    return value
+    if not isinstance(value, list) or not isinstance(other, list):
+        return cast(object, value)
+    known = cast("list[object]", other)
+    return [one for one in cast("list[object]", value) if one not in known][:5]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 from jobyard.contracts.rules import Rules
@@ -137,10 +138,8 @@ class Placements:
         """Nobody whom the leader knew is passed inside the strand (S4): whose row it found at the look before the last, and read after that."""
         last = max((job.run_at, job.id) for job in bundle.jobs)
         strand = (bundle.jobs[0].version, size_class(bundle.jobs[0].size))
-        looked_at = 0
-        for row in self._t.pending.behind(bundle.priority, bundle.kind, (0.0, "")):
-            looked_at += 1
-            if (row.run_at, row.job_id) >= last or looked_at > _LOOKED_AT:
+        for row in islice(self._t.pending.behind(bundle.priority, bundle.kind, (0.0, "")), _LOOKED_AT):
+            if (row.run_at, row.job_id) >= last:
                 return
             job = self._t.jobs[row.job_id]
             if (job.version, size_class(job.size)) == strand and self._written_at.get(row.job_id, math.inf) < known_by:

@@ -48,7 +48,9 @@ class Starts:
             overlaps = old.until is None or old.outcome is Outcome.SUCCEEDED
             if overlaps and not (self._given_up(old) or (run.late and self._given_up(run))):
                 what = "goes on" if old.until is None else "has succeeded"
-                raise Violation("I5", f"job {job} starts under {fence} while its start under {old.fence} {what}, and nobody gave that one up")
+                raise Violation(
+                    "I5", f"job {job} starts under {fence} while its start under {old.fence} {what}, and nobody gave that one up"
+                )
             self.twice += overlaps
 
     def _given_up(self, run: Run) -> bool:

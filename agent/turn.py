@@ -53,8 +53,8 @@ class Turn:
         while True:
             taken = self._inbox.take(wait_s, bundles=not self._reporter.full)
             now = self._clock.now()
-            self._hear(taken, now)
-            reached(Point.TURN_HEARD, taken, self._reporter.settled)
+            acknowledged = self._hear(taken, now)
+            reached(Point.TURN_HEARD, taken, acknowledged, self._reporter.settled)
             left = self._decide(now)
             if left is not None:
                 return left
@@ -63,10 +63,13 @@ class Turn:
             again = self._reporter.next_due()
             wait_s = (due if again is None else min(due, again)) - now
 
-    def _hear(self, taken: Taken, now: float) -> None:
+    def _hear(self, taken: Taken, now: float) -> list[Say]:
+        """Returns what the broker has acknowledged since the last turn, as far as that means something to the core."""
         agent, at = self._agent, self._clock.wall()
+        acknowledged: list[Say] = []
         if taken.deliveries:
-            agent.acknowledged(self._reporter.delivered(taken.deliveries, now), now)
+            acknowledged = self._reporter.delivered(taken.deliveries, now)
+            agent.acknowledged(acknowledged, now)
         for control in taken.control:
             agent.hear_control(control, now, at)
         for bundle in taken.bundles:
@@ -81,6 +84,7 @@ class Turn:
             agent.progressed(held, done, total, message)
         for _ in range(taken.signals):
             agent.terminate(now, self._grace_s)
+        return acknowledged
 
     def _decide(self, now: float) -> Leave | None:
         clock = self._clock

@@ -230,19 +230,23 @@ def history(
 
 @app.command()
 def explain(job_id: Id, as_json: AsJson = False) -> None:
-    """Say why a job waits, or why it is where it is, and what would change that; the lane's leader is asked.
+    """Say why a job waits, or why it is where it is, and what would change that.
+
+    The lane's leader is asked; where nobody leads it, the tables tell what they know. For operators, and for who submitted the job.
 
     Example: jobyard job explain 0199c0de-0000-7000-8000-000000000000
     """
-    from jobyard.cli import job_explanations
+    from jobyard.cli import job_explaining
 
     job_commands.demand_ids([job_id])
     with master_db() as connection:
-        facts, words = job_explanations.asked(connection, job_id)
+        told = job_explaining.told(connection, job_id.lower())
     if as_json:
-        output.one(facts, as_json=True)
+        output.one(told.facts, as_json=True)
     else:
-        output.say("\n".join(words))
+        for line in told.lines:
+            output.say(line)
+    raise typer.Exit(told.code)
 
 
 @app.command()

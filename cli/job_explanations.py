@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from jobyard.cli.output import cell
 from jobyard.contracts.explanation import AgentFacts, Explanation
 from jobyard.contracts.moments import Instant
-
-if TYPE_CHECKING:
-    from jobyard.master_db.connection import Connection
 
 _RULES: Final = {
     "free": "it had a free slot and the room, and the least load of those that had",
@@ -23,29 +20,17 @@ _RULES: Final = {
 }
 
 
-def asked(connection: "Connection", job_id: str) -> tuple[dict[str, object], list[str]]:
-    """What the leader of the job's lane says, as facts and in words. Where nobody leads the lane, that is what holds it."""
-    from jobyard.master_db import audit, operations
-
-    found = audit.job_status(connection, job_id)
-    if found is not None and not operations.lane(connection, found.lane).led:
-        words = f"Nobody leads lane {found.lane} now: nothing is placed until a coordinator does (jobyard coordinator run)."
-        return {"job_id": job_id, "state": found.state, "why": "no_leader"}, [words]
-    explained = read(operations.wait_for_answer(connection, operations.explain(connection, job_id)).answer or "")
-    return {"job_id": job_id} | facts(explained), sentences(job_id, explained, lane="LANE" if found is None else found.lane)
-
-
 def read(answer: str) -> Explanation:
     """The leader's answer. Raises msgspec.DecodeError if it is none: then the leader's version is another one."""
     return msgspec.json.decode(answer, type=Explanation)
 
 
 def facts(found: Explanation) -> dict[str, object]:
-    """For programs: all fields that are set, moments as such."""
-    said = {name: value for name, value in msgspec.structs.asdict(found).items() if value is not None and value != []}
+    """For programs: all fields that are set and not 0, as SQL gets them, but moments as such."""
+    said: dict[str, object] = msgspec.to_builtins(found)
     for name in ("since", "run_at"):
         if name in said:
-            said[name] = datetime.fromtimestamp(said[name], UTC)
+            said[name] = datetime.fromtimestamp(getattr(found, name), UTC)
     return said
 
 
@@ -55,29 +40,50 @@ def sentences(job_id: str, found: Explanation, now: Instant | None = None, lane:
     if found.why == "placed" or found.why == "running":
         return _placed(found, at)
     if found.why == "ended":
-        return [f"It has ended: {found.state}. `jobyard job history {job_id}` tells of its attempts."]
+        return _ended(found, job_id)
     lines = [_holds(found, at), *_helps(found, job_id, lane)]
     if found.aged:
         lines.append("It has waited long enough to be aged: its turn comes by age, whatever its priority, as soon as it can be placed.")
     if found.attempt:
-        lines.append(f"It was placed {found.attempt} times before: `jobyard job history {job_id}` tells how that ended.")
-    return lines
+        times = "once" if found.attempt == 1 else f"{found.attempt} times"
+        lines.append(f"It was placed {times} before: `jobyard job history {job_id}` tells how that ended.")
+    return [*lines, *_mean(found)]
+
+
+def _ended(found: Explanation, job_id: str) -> list[str]:
+    lines = [f"It has ended: {found.state}. `jobyard job history {job_id}` tells of its attempts."]
+    if found.agent is not None:
+        lines.append(f"Its last attempt, number {found.attempt}, was given to {found.agent}.{_reason(found)}")
+    return [*lines, *_mean(found)]
 
 
 def _placed(found: Explanation, at: Instant) -> list[str]:
     since = 0.0 if found.since is None else at - found.since
     where = found.agent or "an agent that is over"
     if found.why == "running":
-        lines = [f"It has been running on {where} for {_long(since)} (attempt {found.attempt})."]
+        lines = [f"It has been running on {where} for {long(since)} (attempt {found.attempt})."]
     else:
-        lines = [f"It was given to {where} {_long(since)} ago (attempt {found.attempt}); a start is told after half a second."]
+        way = "" if found.bucket is None else f" by bucket {found.bucket}"
+        lines = [
+            f"It was given to {where}{way} {long(since)} ago (attempt {found.attempt}); a start is told after half a second.",
+            "What an agent has not begun within a few seconds it gives back, and it is placed anew.",
+        ]
     if found.rule is not None:
-        lines.append(f"Why there: {_RULES.get(found.rule, found.rule)}.{_loads(found)}")
+        lines.append(_reason(found).strip())
     if found.cancel_asked is not None:
         lines.append(f"Its cancel was asked, and is being waited for{': ' + found.cancel_asked if found.cancel_asked else ''}.")
-    if found.mean_s is not None:
-        lines.append(f"Such jobs take {_long(found.mean_s)} on average, by {found.ends} that have ended.")
-    return lines
+    return [*lines, *_mean(found)]
+
+
+def _mean(found: Explanation) -> list[str]:
+    if found.mean_s is None:
+        return []
+    ends = "one that has ended" if found.ends == 1 else f"{found.ends} that have ended"
+    return [f"Such jobs take {long(found.mean_s)} on average, by {ends}."]
+
+
+def _reason(found: Explanation) -> str:
+    return "" if found.rule is None else f" Why there: {_RULES.get(found.rule, found.rule)}.{_loads(found)}"
 
 
 def _loads(found: Explanation) -> str:
@@ -89,12 +95,13 @@ def _loads(found: Explanation) -> str:
 
 
 def _holds(found: Explanation, at: Instant) -> str:
-    waits = "It waits" if found.since is None else f"It has waited {_long(at - found.since)}"
+    waits = "It waits" if found.since is None else f"It has waited {long(at - found.since)}"
     kind = f"kind {found.kind}" + (f" in version {found.version} or later" if found.version > 1 else "")
     match found.why:
         case "future":
             due = found.run_at or at
-            return f"It waits for its time, {cell(datetime.fromtimestamp(due, UTC))}, in {_long(due - at)}."
+            what = "its next attempt" if found.attempt else "its time"
+            return f"It waits for {what}, {cell(datetime.fromtimestamp(due, UTC))}, in {long(due - at)}."
         case "lane_paused":
             return f"{waits}: its lane is paused."
         case "kind_paused":
@@ -110,7 +117,14 @@ def _holds(found: Explanation, at: Instant) -> str:
         case "behind":
             return f"{waits} behind {found.ahead} of its kind, priority and size that were due earlier. {_first(found)}"
         case "no_slot":
-            return f"{waits} for a free slot: {_agents(found)}, and all their slots are in use."
+            return f"{waits} for a free slot: {_agents(found)}, and all their slots are in use. {_earlier(found)}".rstrip()
+        case "kept_for_another":
+            return f"{waits}: the agents with a free slot and room for it are kept for larger jobs that have waited longer: {_kept(found.agents)}."
+        case "no_room" if found.largest is not None and found.size > found.largest:
+            return (
+                f"{waits} for an agent of the largest capacity, {cell(found.largest)}, with nothing to do: "
+                f"its size {cell(found.size)} fits on none, so it runs alone. {_room(found.agents)}"
+            ).rstrip()
         case "no_room":
             return f"{waits} for room: its size is {cell(found.size)}. {_room(found.agents)}"
         case "drains_for_it":
@@ -130,6 +144,7 @@ def _first(found: Explanation) -> str:
         "no_slot": "waits for a free slot",
         "no_room": "waits for room",
         "drains_for_it": "has an agent that drains for it",
+        "kept_for_another": "waits while agents are kept for larger jobs",
         "next_pass": "is placed in a moment",
     }
     return f"The first of them, {found.first}, {reasons.get(found.first_waits or '', 'waits')}."
@@ -148,6 +163,8 @@ def _helps(found: Explanation, job_id: str, lane: str) -> list[str]:
             return ["What helps: an agent with that code (jobyard agent run MODULE:APP)."]
         case "none_eligible":
             return ["What helps: another agent that runs the kind; or to look at these (jobyard agent list)."]
+        case "kept_for_another":
+            return ["What helps: the larger job's start; another agent; or a strictly higher priority (jobyard job reschedule)."]
         case "no_slot" | "no_room":
             return ["What helps: the end of a job there, another agent, or a higher priority (jobyard job reschedule)."]
         case _:
@@ -156,6 +173,16 @@ def _helps(found: Explanation, job_id: str, lane: str) -> list[str]:
 
 def _agents(found: Explanation) -> str:
     return "one agent runs its kind" if found.knowing == 1 else f"{found.knowing} agents run its kind"
+
+
+def _earlier(found: Explanation) -> str:
+    if not found.earlier:
+        return "It is the next in order."
+    return f"{found.earlier} of the lane that wait, too, come before it by priority and due time."
+
+
+def _kept(agents: Sequence[AgentFacts]) -> str:
+    return ", ".join(one.agent for one in agents if one.reserved)
 
 
 def _states(agents: Sequence[AgentFacts]) -> str:
@@ -170,7 +197,7 @@ def _room(agents: Sequence[AgentFacts]) -> str:
     return f"The nearest is agent {nearest.agent}: {cell(nearest.free_room)} of {cell(nearest.capacity)} are free, {cell(nearest.missing)} are missing."
 
 
-def _long(seconds: float) -> str:
+def long(seconds: float) -> str:
     """A duration for people: 12 s, 3.5 ms, 2 h 5 min."""
     seconds = max(seconds, 0.0)
     if seconds < 1.0:

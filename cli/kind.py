@@ -46,7 +46,7 @@ def list_kinds(as_json: AsJson = False) -> None:
 
 @app.command()
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show one kind: its defaults, and how long its jobs take, by lane and size, as leaders have learned.
+    """Show one kind: its defaults, which agents run it, and how long its jobs take, by lane and size, as leaders have learned.
 
     Example: jobyard kind show transcribe --json
     """
@@ -55,10 +55,16 @@ def show(name: Name, as_json: AsJson = False) -> None:
     with master_db() as connection:
         found = operations.kind(connection, name)
         durations = operations.durations(connection, name)
+        able = [
+            {"agent": agent.agent, "lane": agent.lane, "state": agent.state}
+            for agent in operations.agents(connection)
+            if name in agent.kinds
+        ]
     if as_json:
-        output.one(output.fields(found) | {"durations": [output.fields(one) for one in durations]}, as_json=True)
+        output.one(output.fields(found) | {"run_by": able, "durations": [output.fields(one) for one in durations]}, as_json=True)
         return
-    output.one(found, as_json=False)
+    run_by = [f"{one['agent']} (lane {one['lane']}, {one['state']})" for one in able]
+    output.one(output.fields(found) | {"run_by": run_by}, as_json=False)
     if durations:
         output.say("")
         output.many(durations, False, _DURATIONS, "")

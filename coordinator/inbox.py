@@ -123,6 +123,7 @@ class Inbox:
                     batch.bad += entry.what.bad
                 case ReportsRead():
                     batch.reports.append(entry.what)
+                    batch.bad += entry.what.bad
                 case BadMessage():
                     batch.bad.append(entry.what)
                 case ReadTo(reports=True, at=at):

@@ -131,9 +131,10 @@ class Reader:
         return self._inbox.put(BadMessage(record.topic, record.partition, record.offset, reason, record.value), 1, position, urgent=True)
 
     def _reports_of(self, record: Message, fetched: Instant) -> _Found:
-        message = codec.decode_reports(record.value)
+        message, wrong = codec.sort_reports(record.value)
         rows = {i: self._prepare(report) for i, report in enumerate(message.reports) if isinstance(report, Finished)}
-        return [ReportsRead(record.offset, fetched, message, rows)], _weight(message), _urgent(message)
+        bad = [BadMessage(record.topic, record.partition, record.offset, reason, body) for reason, body in wrong]
+        return [ReportsRead(record.offset, fetched, message, rows, bad)], _weight(message), _urgent(message)
 
     def _intake_of(self, record: Message, fetched: Instant) -> _Found:
         # By the broker's append time (L19); a broker that gives none counts as now.

@@ -163,6 +163,7 @@ class _Leading(_Shared):
     unreachable_after_s: Seconds = Field(
         default=RULES.unreachable_after_s, description="an agent unheard of for this long gets nothing new"
     )
+    max_agents: int = Field(default=RULES.agents_max, ge=1, le=20_000, description="a lane takes in no more agents than this")
     aging_s: Seconds = Field(
         default=RULES.aging_s, description="a job that has waited this long has a share of the placements, whatever its priority"
     )
@@ -191,6 +192,7 @@ class _Leading(_Shared):
         return Rules(
             lost_after_s=self.lost_after_s,
             unreachable_after_s=self.unreachable_after_s,
+            agents_max=self.max_agents,
             aging_s=self.aging_s,
             reserve_after_s=self.reserve_after_s,
             max_args_bytes=self.max_args_bytes,

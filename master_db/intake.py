@@ -262,8 +262,9 @@ def returned(cursors: Cursors) -> set[str]:
 
 
 def _insert(connection: Connection, row: str) -> RawCursor[TupleRow]:
+    """Never prepared: where a pipeline is cut short by a lock, the server has not seen what the library takes for prepared from then on."""
     cursor = RawCursor(connection, row_factory=tuple_row)
-    cursor.execute(rows.JOBS.insert_new + b" returning id", rows.values(row))
+    cursor.execute(rows.JOBS.insert_new + b" returning id", rows.values(row), prepare=False)
     return cursor
 
 

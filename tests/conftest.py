@@ -13,12 +13,13 @@ import psycopg
 import pytest
 import pytest_socket
 from hypothesis import HealthCheck, settings
+from inputs.place import module_place, place
 from worlds.fixtures import breakable, breakable_database, breakable_world, make_world, module_world
 
 from jobyard import migrations
 from jobyard.embedded.services import Addresses, Services
 
-__all__ = ["breakable", "breakable_database", "breakable_world", "make_world", "module_world"]  # fixtures of the acceptance tests
+__all__ = ["breakable", "breakable_database", "breakable_world", "make_world", "module_place", "module_world", "place"]
 
 HERE = Path(__file__).parent.parent / ".jobyard" / "tests"  # a folder a test session, named by its process
 UNIT = Path(__file__).parent / "unit"

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable
 
 from jobyard.agent.core.actions import Action, Assign, Leave, Note, Reread, Say, Start, Stop
 from jobyard.agent.core.backlog import Backlog
+from jobyard.agent.core.custody import Custody
 from jobyard.agent.core.ends import Ends
 from jobyard.agent.core.fences import Fences, Known
-from jobyard.agent.core.held import AWAITING, CLOSED, ENDED, QUEUED, RELEASED, Held
+from jobyard.agent.core.held import CLOSED, ENDED, QUEUED, Held
 from jobyard.agent.core.incarnation import Incarnations, Life
 from jobyard.agent.core.leaving import LAST_REPORTS_S, Leaving
 from jobyard.agent.core.pulse import Pulse
@@ -22,7 +23,6 @@ from jobyard.contracts.control import Cancel, Confirm, ControlMessage, Drain, Fe
 from jobyard.contracts.priority import PRIORITIES
 from jobyard.contracts.reports import End, Goodbye, Heartbeat, Hello, Progress, Started
 from jobyard.contracts.rules import RULES, Rules
-from jobyard.contracts.states import Outcome
 
 LONGEST_WAIT_S = 1.0
 
@@ -49,6 +49,7 @@ class Agent:
         self._running = Running(rules.started_after_s)
         self._starting = Starting(self._who, self._backlog, self.slots, self._running)
         self._ends = Ends()
+        self._custody = Custody(self.fences, self._backlog, self._starting, self._running, self._ends)
         self._pulse = Pulse(kinds, host, self.slots, rules)
         self._leaving: Leaving | None = None
         self._draining = False
@@ -76,12 +77,12 @@ class Agent:
     def hear_bundle(self, message: BundleMessage, now: float, at: float) -> None:
         """A message of a bucket."""
         life = self._who.life
-        # Asked in this order: before welcome nothing is taken (A10), not even an epoch; after SIGTERM no bucket is read (A11).
-        if not life.welcomed or self._leaving or not self._who.accepts(message):
+        # Asked in this order: before welcome nothing is taken (A10), not even an epoch; and nothing is said after goodbye (A11).
+        if not life.welcomed or self._silent or not self._who.accepts(message):
             return
         if message.open is not None:
             for held in self.fences.closed(message.bucket, message.fence, message.open):
-                self._close(held, now)
+                self._custody.close(held, now, self._actions)
         known = self.fences.get(message.fence)
         if known is None:
             self._new_bundle(message, life, now, at)
@@ -150,11 +151,11 @@ class Agent:
         if held.life is not self._who.life:
             held.state = CLOSED
         elif held.cancelled:
-            self._cancelled(held, at)
+            self._custody.cancelled(held, at)
         elif self._leaving or self._draining:
-            self._release(held, "the agent takes nothing new")
+            self._custody.release(held, "the agent takes nothing new")
         elif self._backlog.is_overdue(held, now):
-            self._release(held, "not started in time")
+            self._custody.release(held, "not started in time")
         else:
             self._backlog.put_back(held)
 
@@ -169,10 +170,10 @@ class Agent:
             self._leaving.hurry(now)
             return
         self._leaving = Leaving(now, grace_s, replaced=False)
-        self._actions += (Note("leaving", {"running": len(self._running), "grace_s": grace_s}), Assign([]))
+        self._actions.append(Note("leaving", {"running": len(self._running), "grace_s": grace_s}))
         self._who.life.lease.end()
         self._pulse.hasten()
-        self._give_back_all("the agent shuts down", now)
+        self._custody.give_back_all("the agent shuts down", now)
 
     # ---- what comes out ----
 
@@ -181,10 +182,10 @@ class Agent:
         actions, self._actions, self._running.jumped_s = self._actions, [], jumped_s
         starts: list[Held] = []
         for held in self._starting.acknowledged(starts, now):
-            self._release(held, "not started in time")
+            self._custody.release(held, "not started in time")
         if not self._leaving:
             for held in self._backlog.overdue(now):
-                self._release(held, "not started in time")
+                self._custody.release(held, "not started in time")
             if self._who.life.lease.holds(now):
                 self._starting.heads(starts, actions, at)
         self._beat(actions, now)  # first: whoever reads what comes back must know by then that this one takes nothing new
@@ -224,11 +225,11 @@ class Agent:
         if cancelled or message.cancel:
             for job in {**cancelled, **dict.fromkeys(message.cancel)}:
                 if job in jobs:
-                    self._cancelled(jobs[job], at)
-        if self._draining:
+                    self._custody.cancelled(jobs[job], at)
+        if self._draining or self._leaving:  # it was sent before the leader had read that: elsewhere it need not wait for what runs here
             for one in held:
                 if one.state == QUEUED:
-                    self._release(one, "the agent takes nothing new")
+                    self._custody.release(one, "the agent takes nothing new")
         else:
             self._backlog.add(held, priority, now)
 
@@ -236,29 +237,15 @@ class Agent:
         """Starts nothing; says again what was said, stops what is closed or to be cancelled (A4)."""
         listed, cancelled = [job.id for job in message.jobs], frozenset(message.cancel)
         for held in self.fences.unlisted(known, listed):
-            self._close(held, now)
+            self._custody.close(held, now, self._actions)
         for job in listed:
             one = known.jobs.get(job)
             if one is None:
                 continue
             if not one.unfinished:
-                self._say_again(one)
+                self._custody.say_again(one)
             elif job in cancelled:
-                self._cancel(one, now, at)
-
-    def _say_again(self, held: Held) -> None:
-        if held.state == RELEASED:
-            self._ends.released(held.life.id, held.fence, held.job.id, held.attempt, "said again")
-        elif held.end is not None:
-            self._ends.again(held.life.id, held.fence, held.end)
-
-    def _close(self, held: Held, now: float) -> None:
-        """The leader has ended it: dropped if unstarted, stopped if it runs, and nothing is said of it (A4, A5)."""
-        if held.state == AWAITING:
-            self._starting.free(held, now)
-        elif self._running.has_slot(held):
-            self._actions.append(Stop(held, "closed"))
-        held.state = CLOSED
+                self._custody.cancel(one, now, at, self._actions)
 
     # ---- control ----
 
@@ -284,30 +271,15 @@ class Agent:
         if held is None:
             return
         if held.unfinished:
-            self._cancel(held, now, at)
+            self._custody.cancel(held, now, at, self._actions)
         else:
-            self._say_again(held)
-
-    def _cancel(self, held: Held, now: float, at: float) -> None:
-        held.cancelled = True
-        if held.state <= AWAITING:
-            if held.state == AWAITING:
-                self._starting.free(held, now)
-            self._cancelled(held, at)
-        else:
-            self._actions.append(Stop(held, "cancelled"))
-
-    def _cancelled(self, held: Held, at: float) -> None:
-        """Cancelled before it was started."""
-        held.state = ENDED
-        held.end = End(held.job.id, held.attempt, Outcome.CANCELLED, None, at)
-        self._ends.ended(held.life.id, held.fence, held.end)
+            self._custody.say_again(held)
 
     def _drain(self, draining: bool) -> None:
         if draining and not self._draining:
             self._pulse.hasten()
             for held in list(self._backlog.all()):
-                self._release(held, "the agent is drained")
+                self._custody.release(held, "the agent is drained")
         if not draining:
             self._stops = False
         if draining != self._draining:
@@ -318,13 +290,7 @@ class Agent:
         """This incarnation is over: what is unstarted is dropped, what runs goes on under its old name (A12)."""
         life = self._who.life
         self._actions += (Note("fenced", {"incarnation": life.id, "reason": message.reason}), Assign([]))
-        for held in list(self._backlog.all()):
-            held.state = CLOSED
-        self._backlog.clear()
-        for held in [held for held in self.fences.held() if held.state == AWAITING]:
-            self._starting.free(held, now)
-            held.state = CLOSED
-        self.fences.clear()
+        self._custody.drop(now)
         life.lease.end()
         if message.reason == "replaced":
             self._leaving = Leaving(now, 0.0, replaced=True)
@@ -335,22 +301,6 @@ class Agent:
         self._who.renew()
         self._pulse.begin()
         self._draining = False
-
-    # ---- giving back ----
-
-    def _release(self, held: Held, reason: str) -> None:
-        """It goes back, and never starts under this fence."""
-        held.state = RELEASED
-        self._ends.released(held.life.id, held.fence, held.job.id, held.attempt, reason)
-
-    def _give_back_all(self, reason: str, now: float) -> None:
-        waiting = list(self._backlog.all())
-        self._backlog.clear()
-        for held in waiting:
-            self._release(held, reason)
-        for held in [held for held in self.fences.held() if held.state == AWAITING]:
-            self._starting.free(held, now)
-            self._release(held, reason)
 
     # ---- telling ----
 

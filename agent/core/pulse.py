@@ -18,7 +18,7 @@ class Pulse:
         self._last = float("-inf")
         self._inventory_at = float("inf")
         self._on_its_way: tuple[str, float] | None = None
-        self._unheard_since = float("inf")
+        self._unheard = 0
 
     def begin(self) -> None:
         """A new incarnation: hello is due now, whatever is on its way from the old one."""
@@ -37,13 +37,14 @@ class Pulse:
         self._on_its_way = None
 
     def unheard(self, life: Life, now: float) -> bool:
-        """Whether no answer has come for another `lost_after_s`. Then nobody leads, or it is not read: a consumer that stalls is silent."""
+        """Whether as many heartbeats as `lost_after` holds were said without a lease and without an answer. Then nobody leads, or it is not read: a
+        consumer that stalls is silent. Counted, not timed: a clock that jumps is no silence."""
         if life.lease.holds(now):
-            self._unheard_since = now
+            self._unheard = 0
             return False
-        if now - self._unheard_since < (life.lost_after_s or self._rules.lost_after_s):
+        if self._unheard * self._rules.heartbeat_s < (life.lost_after_s or self._rules.lost_after_s):
             return False
-        self._unheard_since = now
+        self._unheard = 0
         return True
 
     def due(self, now: float) -> bool:
@@ -80,6 +81,7 @@ class Pulse:
         )
 
     def _sent(self, life: Life, now: float) -> None:
+        self._unheard += 1
         self._last = now
         self._on_its_way = (life.id, now)
 

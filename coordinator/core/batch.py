@@ -36,12 +36,13 @@ class IntakeRead:
 @dataclass(slots=True)
 class ReportsRead:
     """One message of the reports topic. `fetched`: when this leader read it, on its own clock. `rows`: the store's text of each Finished, by its index
-    in `message.reports`; carried unopened."""
+    in `message.reports`; carried unopened. `bad`: its parts that are no reports."""
 
     offset: int
     fetched: Instant
     message: Reports
     rows: dict[int, list[str]]
+    bad: list[BadMessage] = field(default_factory=list[BadMessage])
 
 
 @dataclass(slots=True)

@@ -10,8 +10,9 @@ from jobyard.coordinator.core.books.backlog import Backlogs
 from jobyard.coordinator.core.books.bundles import Bundles
 from jobyard.coordinator.core.books.drains import Drains
 from jobyard.coordinator.core.books.durations import Durations
-from jobyard.coordinator.core.books.fleet import Fleet
+from jobyard.coordinator.core.books.fleet import Fleet, fenced_reason
 from jobyard.coordinator.core.books.kinds import Kinds
+from jobyard.coordinator.core.books.newcomers import Newcomers
 from jobyard.coordinator.core.books.pauses import Pauses
 from jobyard.coordinator.core.books.pools import Pools
 from jobyard.coordinator.core.books.quarantine import Quarantine
@@ -28,7 +29,7 @@ from jobyard.coordinator.core.snapshot import AgentRow, Snapshot
 from jobyard.coordinator.core.steps.admission import Admission
 from jobyard.coordinator.core.steps.commands import Commands
 from jobyard.coordinator.core.steps.explanations import Explanations
-from jobyard.coordinator.core.steps.membership import Membership, fenced_reason
+from jobyard.coordinator.core.steps.membership import Membership
 from jobyard.coordinator.core.steps.outcomes import Outcomes
 from jobyard.coordinator.core.steps.placement import Placement
 from jobyard.coordinator.core.steps.readahead import Readahead
@@ -59,7 +60,8 @@ class Lane:
 
         closing = Closing(rules, self._bundles, self._fleet, self._waiting)
         self._outcomes = Outcomes(self._bundles, self._fleet, self._waiting, self._durations, closing, self._quarantine, report_topic)
-        self._membership = Membership(rules, epoch, self._fleet, self._bundles, self._drains, closing, now)
+        newcomers = Newcomers(rules, self._quarantine, report_topic, now)
+        self._membership = Membership(rules, epoch, self._fleet, newcomers, self._bundles, self._drains, closing, now)
         self._admission = Admission(rules, self._kinds, self._waiting, self._quarantine, snapshot.held)
         self._commands = Commands(rules, self._bundles, self._fleet, self._waiting, self._pauses, self._drains)
         self._readahead = Readahead(self._backlogs, self._waiting, self._fleet.pools)
@@ -169,7 +171,7 @@ class Lane:
         """When the lane needs a tick though nothing comes in; in the past: at once; None: never."""
         moments = (self._membership.next_at(now), self._commands.next_at, self._admission.next_at, self._readahead.next_at)
         first = min((moment for moment in moments if moment is not None), default=None)
-        if self._commands.syncing:
+        if self._commands.syncing or self._explanations.left:
             return now
         return first
 
@@ -186,7 +188,7 @@ class Lane:
     def busy(self) -> bool:
         """Whether the lane has something to do that nothing from outside will wake it for: due rows to read, jobs held back, kinds to sync."""
         due = self._readahead.next_at
-        return self._commands.syncing or self._admission.held or (due is not None and due <= self._now)
+        return self._commands.syncing or self._explanations.left or self._admission.held or (due is not None and due <= self._now)
 
     def waits(self) -> list[tuple[int, str, Instant]]:
         """Priorities and kinds of which jobs wait, in memory or not, each with its earliest run_at, or one that is no more."""

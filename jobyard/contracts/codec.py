@@ -17,7 +17,7 @@ from jobyard.contracts.ids import is_job_id
 from jobyard.contracts.job import NewJob, Problem, RefusedJob, problem_of, problem_of_id, problem_of_kind, shown
 from jobyard.contracts.job_fields import fields_of, misfit, shown_json, why_no_json
 from jobyard.contracts.moments import Instant
-from jobyard.contracts.reports import Finished, Goodbye, Heartbeat, Hello, Released, Reports
+from jobyard.contracts.reports import End, Finished, Goodbye, Heartbeat, Hello, LooseFinished, LooseReports, Released, Report, Reports
 from jobyard.contracts.rules import Rules
 
 VERSION: Final = 1
@@ -28,6 +28,8 @@ _PARTS: Final = 9
 MOST_REPORTS: Final = 20_000
 """Reports, ends and released jobs in one batch. An agent cuts its batches at `batch_bytes`, so it never says so much at once: it would be one tick's work
 that cannot be divided."""
+_MOST_WRONG: Final = 1_000
+"""Wrong parts of a batch that are looked for one by one. One with more is no agent's, and its right parts are not worth the time."""
 _REASON_BYTES: Final = 500
 _T = TypeVar("_T")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -75,6 +77,10 @@ _bundle: Final = msgspec.json.Decoder(BundleMessage)
 # msgspec takes unions of tagged structs, for which its stubs have no type
 _control: Final = cast("msgspec.json.Decoder[ControlMessage]", msgspec.json.Decoder(cast(Any, ControlMessage)))
 _reports: Final = msgspec.json.Decoder(Reports)
+_loose_reports: Final = msgspec.json.Decoder(LooseReports)
+_report: Final = cast("msgspec.json.Decoder[Report]", msgspec.json.Decoder(cast(Any, Report)))
+_finished: Final = msgspec.json.Decoder(LooseFinished)
+_end: Final = msgspec.json.Decoder(End)
 
 
 def encode(message: msgspec.Struct) -> bytes:
@@ -131,13 +137,86 @@ def decode_control(data: bytes) -> ControlMessage:
 def decode_reports(data: bytes) -> Reports:
     """A message of the reports topic; Undecodable if it is none, or its incarnation is no UUID."""
     message = _decode(_reports, data)
+    _check_head(message)
+    _check_batch(message)
+    return message
+
+
+def sort_reports(data: bytes) -> tuple[Reports, list[tuple[str, bytes]]]:
+    """As decode_reports, but a report that is none takes no other with it, and an end of a bundle no other end: it may be of a newer agent. The message
+    with what is right, and what is not, reason and bytes. Undecodable if nothing is right."""
+    try:
+        return decode_reports(data), []
+    except Undecodable as error:
+        wrong = error
+    frame, raws = _raw_reports(data, wrong)
+    message = Reports(v=frame.v, agent=frame.agent, incarnation=frame.incarnation, seq=frame.seq, reports=[])
+    _check_head(message)
+    bad: list[tuple[str, bytes]] = []
+    for raw in raws:
+        try:
+            message.reports.append(_decode(_report, raw))
+        except Undecodable as error:
+            found = _sort_ends(raw, bad)
+            if found is None:
+                bad.append((error.reason, raw))
+            else:
+                message.reports.append(found)
+            if len(bad) > _MOST_WRONG:
+                raise wrong from None
+    if not message.reports:
+        raise wrong
+    _check_batch(message)
+    if len(bad) > _PARTS:
+        more = len(bad) - _PARTS
+        bad[_PARTS:] = [(f"{more} more reports of this message are wrong, {bad[_PARTS][0]}"[:_REASON_BYTES], data)]
+    return message, bad
+
+
+def _raw_reports(data: bytes, wrong: Undecodable) -> tuple[LooseReports, list[bytes]]:
+    """A batch and its reports, unopened; `wrong` if it is no batch at all."""
+    try:
+        data.decode()
+        frame = _loose_reports.decode(data)
+        return frame, [bytes(raw) for raw in frame.reports]
+    except _WRONG:
+        hollowed = hollow(data, 2, MOST_REPORTS)
+    try:
+        if hollowed is None:
+            raise wrong
+        frame = _decode(_loose_reports, hollowed[0])
+    except Undecodable:
+        raise wrong from None
+    return frame, [part_of(bytes(raw), hollowed[1]) for raw in frame.reports]
+
+
+def _sort_ends(raw: bytes, bad: list[tuple[str, bytes]]) -> Finished | None:
+    """The ends that are right of those reported together; None: there is none."""
+    try:
+        found = _decode(_finished, raw)
+    except Undecodable:
+        return None
+    ends: list[End] = []
+    wrong: list[tuple[str, bytes]] = []
+    for one in found.ends:
+        try:
+            ends.append(_decode(_end, bytes(one)))
+        except Undecodable as error:
+            wrong.append((error.reason, _encoder.encode(LooseFinished(fence=found.fence, ends=[one]))))
+            if len(wrong) > _MOST_WRONG:
+                break
+    if not ends:
+        return None
+    bad += wrong
+    return Finished(fence=found.fence, ends=ends, busy_s=found.busy_s)
+
+
+def _check_head(message: Reports) -> None:
     _version(message.v)
     if not _UUID.fullmatch(message.incarnation):
         raise Undecodable(f"incarnation {shown(message.incarnation)} must be a UUID in lower case")
     if not 1 <= len(message.agent) <= 200 or not message.agent.isprintable():
         raise Undecodable(f"agent {shown(message.agent)} must be 1 to 200 printable characters")
-    _check_batch(message)
-    return message
 
 
 def _check_batch(message: Reports) -> None:

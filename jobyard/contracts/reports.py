@@ -103,6 +103,14 @@ class Finished(msgspec.Struct, tag_field="type", tag="finished", kw_only=True, o
     busy_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
 
+class LooseFinished(msgspec.Struct, tag_field="type", tag="finished", kw_only=True, omit_defaults=True):
+    """Finished, its ends unopened: of those that do not fit the right ones count."""
+
+    fence: _Fence
+    ends: list[msgspec.Raw]
+    busy_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+
 class Released(msgspec.Struct, tag_field="type", tag="released", kw_only=True, omit_defaults=True):
     """These jobs were not started, and never will be under this fence."""
 
@@ -126,3 +134,13 @@ class Reports(msgspec.Struct, kw_only=True):
     incarnation: str
     seq: _Fence
     reports: list[Report]
+
+
+class LooseReports(msgspec.Struct, kw_only=True):
+    """Reports, unopened: of those that do not fit the right ones count."""
+
+    v: int
+    agent: str
+    incarnation: str
+    seq: _Fence
+    reports: list[msgspec.Raw]

@@ -29,6 +29,10 @@ class Rules:
     """An agent unheard of for this long gets nothing new."""
     lost_after_s: float = 15.0
     """An agent unheard of for this long is lost, and its jobs wait again (L10)."""
+    agents_max: int = 2_000
+    """Agents of a lane at a time. Each has five partitions: ten thousand are what one Kafka carries well."""
+    agents_s: float = 2.0
+    """New incarnations that a lane takes in each second, once twice as many as its most agents have come: each has a row until the retention's age."""
     epochs_ahead: int = 1_000_000_000
     """How far above the Master DB's epoch one that an agent names may lie to be believed (T1): a lane that was led anew each second since a backup thirty
     years ago. Epochs end somewhere, so one report must not use them up."""
@@ -124,6 +128,8 @@ class Rules:
             raise ValueError(
                 f"read_ahead={self.read_ahead}, read_ahead_bytes={self.read_ahead_bytes} and tick_bytes={self.tick_bytes} must be above 0"
             )
+        if self.agents_max < 1:
+            raise ValueError(f"agents_max={self.agents_max} must be at least 1")
         if not self.aging_s > 0:
             raise ValueError(f"aging_s={self.aging_s} must be above 0")
         if self.aged_every < 2:

@@ -2,6 +2,7 @@
 
 import fcntl
 import shutil
+import tempfile
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,6 +13,20 @@ from jobyard.contracts.errors import ConfigurationError, WaitTimeout
 DEFAULT = Path(".jobyard")
 NEEDED_BYTES = 400_000_000  # fresh data of both, some write-ahead log, and a little work
 PATIENCE_S = 120.0
+
+
+def empty_beside(data: Path) -> Path:
+    """An empty folder in which data are made that go to `data` when they are whole. What was left there by makers that were killed is removed.
+
+    Its name is used once: a program started by one who was killed may still write into its own.
+    """
+    beginning = f"{data.name}.new-"
+    for left in data.parent.glob(f"{beginning}*"):
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
+    return Path(tempfile.mkdtemp(prefix=beginning, dir=data.parent))
 
 
 class Folder:

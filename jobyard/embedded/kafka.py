@@ -2,7 +2,6 @@
 
 import base64
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +13,7 @@ from typing import Literal
 
 from jobyard.contracts.errors import JobyardError, ServiceUnavailable
 from jobyard.embedded import wheels
+from jobyard.embedded.folder import empty_beside
 from jobyard.embedded.jars import Jars
 from jobyard.embedded.ports import HOST, Ports
 from jobyard.embedded.server import Server
@@ -134,8 +134,7 @@ class Kafka:
 
     def _make(self, java: Path, env: dict[str, str]) -> None:
         """Makes the data beside its place and moves it there when it is whole."""
-        fresh = self._folder / "kafka.new"
-        shutil.rmtree(fresh, ignore_errors=True)
+        fresh = empty_beside(self._data)
         properties = self._configure(fresh)
         # TieredStopAtLevel: it runs for a second, which is not worth the optimizing compiler
         argv = [str(java), "-Xshare:auto", "-XX:TieredStopAtLevel=1", *JVM, "kafka.tools.StorageTool"]

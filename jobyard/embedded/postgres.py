@@ -3,7 +3,6 @@
 import os
 import re
 import secrets
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -13,6 +12,7 @@ from typing import Literal
 from jobyard.contracts.errors import ConfigurationError, JobyardError, ServiceUnavailable
 from jobyard.embedded import wheels
 from jobyard.embedded.account import Account, unprivileged
+from jobyard.embedded.folder import empty_beside
 from jobyard.embedded.identity import command_line
 from jobyard.embedded.ports import HOST, Ports
 from jobyard.embedded.server import Server
@@ -109,9 +109,7 @@ class Postgres:
 
     def _make(self, programs: Path, account: Account | None) -> None:
         """Makes the data beside its place and moves it there when it is whole."""
-        fresh = self._folder / "postgres.new"
-        shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir(mode=0o700)
+        fresh = empty_beside(self._data)
         self._secret.unlink(missing_ok=True)
         with os.fdopen(os.open(self._secret, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as opened:
             opened.write(secrets.token_urlsafe(24))

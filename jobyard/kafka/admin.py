@@ -85,7 +85,10 @@ class Admin:
             if found is None:
                 described[name] = None
                 continue
-            entries: dict[str, Any] = self._result(configs[resources[name]], f"describe topic {name}")
+            entries: dict[str, Any] | None = self._unless_absent(configs[resources[name]], f"describe topic {name}")
+            if entries is None:  # deleted since it was found
+                described[name] = None
+                continue
             settings = {setting: str(entry.value) for setting, entry in entries.items()}
             described[name] = Described(name, str(found.topic_id), len(found.partitions), settings)
         return described

@@ -45,7 +45,10 @@ class Point(StrEnum):
     """One message was not delivered. Facts: the event."""
     # an agent's turn
     TURN_HEARD = "turn heard"
-    """What came in is in the books, nothing is decided. Facts: what was taken, and whether the broker has acknowledged all reports."""
+    """What came in is in the books, nothing is decided.
+
+    Facts: what was taken, the reports that the broker has acknowledged since the last turn, and whether it has all.
+    """
     REPORTS_DECIDED = "reports decided"
     """Facts: what is to be said."""
     REPORTS_SENT = "reports sent"

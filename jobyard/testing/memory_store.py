@@ -325,7 +325,8 @@ class MemoryLaneStore:
                 t.agent_ended[event.agent_id] = event.at
                 t.buckets = {part: owned for part, owned in t.buckets.items() if owned[0] != event.agent_id}
             case e.Answered():
-                t.commands[event.command_id].answer = (event.code, event.answer)
+                if t.commands[event.command_id].answer is None:  # as in SQL: the first answer stands
+                    t.commands[event.command_id].answer = (event.code, event.answer)
             case e.Learned():
                 t.means.update({(mean.kind, mean.size_class): mean for mean in event.means})
             case e.DrainEnded():

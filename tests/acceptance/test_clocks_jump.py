@@ -20,7 +20,8 @@ from faults.machine import did_not_run
 from faults.wall_clock import SEEN_S, NoWallClock, WallClock, demand_wall_clock
 from promises import mixed_jobs
 from promises.guarantees import Expected, InterruptedOnlyOf, LostOnlyOf
-from worlds.world import PATIENCE_S, World
+from worlds.patience import PATIENCE_S
+from worlds.world import World
 
 from jobyard import migrations
 from jobyard.contracts.codec import encode_intake

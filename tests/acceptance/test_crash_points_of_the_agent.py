@@ -135,7 +135,7 @@ def _break_all(world: World) -> Broken:
 
     _submit(aims, *BUNDLED)
     world.submit_mixed(200, by_cli=0)
-    world.until_busy("bert")
+    world.until_under_way("bert")
     _submit(aims, *(name for name in ALL if name not in BUNDLED))
     aims.until_broken("c10_again")
     world.send("c10_again anew", signal.SIGCONT)

@@ -14,7 +14,8 @@ from faults.machine import did_not_run
 from faults.small_disk import NoSmallDisk, SmallDisk, small_disk
 from promises import mixed_jobs
 from promises.guarantees import InterruptedOnlyOf, LostOnlyOf
-from worlds.world import LOOK_S, PATIENCE_S, MakeWorld, World
+from worlds.patience import LOOK_S, PATIENCE_S
+from worlds.world import MakeWorld, World
 
 from jobyard import JobRequest, migrations
 from jobyard.contracts.errors import ServiceUnavailable

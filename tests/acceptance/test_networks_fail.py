@@ -15,7 +15,8 @@ from faults.network import Network
 from faults.proxy import Proxy
 from promises import mixed_jobs
 from promises.guarantees import InterruptedOnlyOf, LostOnlyOf
-from worlds.world import CLIENT, PATIENCE_S, World
+from worlds.patience import PATIENCE_S
+from worlds.world import CLIENT, World
 
 from jobyard import migrations
 from jobyard.api.options import Via
@@ -205,7 +206,9 @@ def test_T1_a_leader_whose_database_is_silent_loses_the_lane_and_commits_nothing
         broken.world.submit_mixed(JOBS // 2, by_cli=0)
         broken.world.check(LostOnlyOf(broken.touched), InterruptedOnlyOf())
         broken.world.until("the silent connection is given up", lambda: _given_up(broken.world, leader) > gave_up)
-        assert time.monotonic() - stalled < RULES.takeover_s + 5.0 + 10.0  # a statement's time-out, as long without a packet, and a slow machine
+        assert (
+            time.monotonic() - stalled < RULES.takeover_s + 5.0 + 10.0
+        )  # a statement's time-out, as long without a packet, and a slow machine
     broken.heals()
     assert broken.world.number("select epoch from jobyard.leases") == epoch
     assert broken.until_led() == other

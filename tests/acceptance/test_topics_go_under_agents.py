@@ -1,6 +1,7 @@
 """C21 from the agent's side: topics deleted and made again while an agent is paused, and while one dies with a report that nobody has read."""
 
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ pytestmark = pytest.mark.timeout(300)  # a start of all services under load incl
 
 LOST_AFTER_S = 10.0
 LONG_S = 3600.0
+FETCH_S = 1.0
+"""A broker holds a fetch for 0.2 s (fetch.wait.max.ms) before it answers that there is nothing."""
 
 
 def test_C21_topics_made_again_while_an_agent_is_paused_and_reports_while_one_dies(make_world: MakeWorld, tmp_path: Path) -> None:
@@ -56,6 +59,7 @@ def test_C21_topics_made_again_while_an_agent_is_paused_and_reports_while_one_di
 
     # reports that the broker has and no leader has read
     world.send("coordinator", signal.SIGSTOP)
+    time.sleep(FETCH_S)  # the broker still answers what it was asked before, into the socket of the stopped process
     go.touch()
     aims.until_broken("dying")
     told = {aims["living"].id(part) for part in ("once", "plain")}

@@ -14,7 +14,7 @@ When = Callable[..., bool]
 def read(jobs: Jobs) -> When:
     """TURN_HEARD: a bundle with one of the jobs came in just now, so nothing of it is started."""
 
-    def holds(taken: Taken, settled: bool) -> bool:
+    def holds(taken: Taken, acknowledged: list[Say], settled: bool) -> bool:
         return any(job.id in jobs for bundle in taken.bundles for job in bundle.jobs)
 
     return holds
@@ -39,16 +39,14 @@ def said_ended(jobs: Jobs) -> When:
 
 
 class StartedAcknowledged:
-    """TURN_HEARD: the broker has `started` of the jobs, all careful and read in an earlier turn; they are handed over in what follows."""
+    """TURN_HEARD: the broker has `started` of the jobs, all careful; they are handed over in what follows."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._missing = set(jobs)
 
-    def __call__(self, taken: Taken, settled: bool) -> bool:
-        if not self._missing and settled:
-            return True
-        self._missing -= {job.id for bundle in taken.bundles for job in bundle.jobs}
-        return False
+    def __call__(self, taken: Taken, acknowledged: list[Say], settled: bool) -> bool:
+        self._missing -= {say.report.job for say in acknowledged if isinstance(say.report, Started)}
+        return not self._missing
 
 
 class Begun:
@@ -57,7 +55,7 @@ class Begun:
     def __init__(self, jobs: Jobs) -> None:
         self._missing = set(jobs)
 
-    def __call__(self, taken: Taken, settled: bool) -> bool:
+    def __call__(self, taken: Taken, acknowledged: list[Say], settled: bool) -> bool:
         self._missing -= {held.job.id for held, *_ in taken.begun}
         return not self._missing
 
@@ -68,7 +66,7 @@ class Reported:
     def __init__(self, jobs: Jobs) -> None:
         self._missing = set(jobs)
 
-    def __call__(self, taken: Taken, settled: bool) -> bool:
+    def __call__(self, taken: Taken, acknowledged: list[Say], settled: bool) -> bool:
         if not self._missing and settled:
             return True
         self._missing -= {held.job.id for held, _ in taken.ended}

@@ -348,6 +348,8 @@ def sets_the_recursion_limit() -> None:
 
 @does(SUCCEEDED)
 def disturbs_logging() -> None:
+    time.sleep(3.0)  # after the others, whose own lines it would break
+
     class Broken(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             raise OSError("disk full")

@@ -150,6 +150,14 @@ def a_good_batch() -> Json:
     }
 
 
+def spoilt(good: Json, path: tuple[str | int, ...], raw: str) -> bytes:
+    """With this at a place in it; if that is in a report, without the others, which would count."""
+    if path[0] != "reports":
+        return hostile.with_raw(good, path, raw)
+    alone = good | {"reports": [good["reports"][path[1]]]}
+    return hostile.with_raw(alone, ("reports", 0, *path[2:]), raw)
+
+
 def undecodable() -> list[bytes | None]:
     good = a_good_batch()
     bad: list[bytes | None] = [None]  # a tombstone
@@ -157,16 +165,16 @@ def undecodable() -> list[bytes | None]:
     harmless = [(str(2**70), name) for name in ("done", "total", "busy_s")]  # any finite number is one
     for path in hostile.numbers_of(good):
         wild = ("NaN", "Infinity", "1e400", str(2**70), '"1"')
-        bad += [hostile.with_raw(good, path, raw) for raw in wild if (raw, path[-1]) not in harmless]
+        bad += [spoilt(good, path, raw) for raw in wild if (raw, path[-1]) not in harmless]
     for name in ("started", "finished", "released"):
         place = [report["type"] for report in good["reports"]].index(name)
-        bad += [hostile.with_raw(good, ("reports", place, "fence"), raw) for raw in ("-1", str(2**62), str(2**63 - 1), "1.5")]
+        bad += [spoilt(good, ("reports", place, "fence"), raw) for raw in ("-1", str(2**62), str(2**63 - 1), "1.5")]
     for at in ("-1.0", "1e300", str(LATEST), '"1970-01-01"'):
-        bad += [hostile.with_raw(good, ("reports", 1, "at"), at), hostile.with_raw(good, ("reports", 3, "ends", 0, 4), at)]
+        bad += [spoilt(good, ("reports", 1, "at"), at), spoilt(good, ("reports", 3, "ends", 0, 4), at)]
     for delay in ("-1.0", "NaN"):
-        bad.append(hostile.with_raw(good, ("reports", 3, "ends", 0, 8), delay))
-    bad.append(hostile.with_raw(good, ("reports", 3, "ends", 0, 2), '"no outcome"'))
-    bad.append(hostile.with_raw(good, ("reports", 0, "type"), '"no such type"'))
+        bad.append(spoilt(good, ("reports", 3, "ends", 0, 8), delay))
+    bad.append(spoilt(good, ("reports", 3, "ends", 0, 2), '"no outcome"'))
+    bad.append(spoilt(good, ("reports", 0, "type"), '"no such type"'))
     for name in ("", "x" * 10_000, "a\x00b", "a\nb"):
         bad.append(hostile.text(good | {"agent": name}))
     bad.append(hostile.text(good | {"agent": "AGENT"}).replace(b"AGENT", b"\\ud800"))
@@ -177,7 +185,7 @@ def undecodable() -> list[bytes | None]:
     bad += [hostile.text(good | {"reports": [hello | wrong]}) for wrong in wrongs]
     bad.append(hostile.text(good | {"reports": [{"type": "goodbye"}] * 2}))
     held = json.dumps([[1, "a"]] * 400_000)
-    bad.append(hostile.with_raw(good, ("reports", 0, "held"), held))
+    bad.append(spoilt(good, ("reports", 0, "held"), held))
     bad.append(hostile.text(good | {"reports": [{"type": "released", "fence": 1, "jobs": []}] * 60_000}))
     return bad
 

@@ -18,7 +18,7 @@ import pytest
 from jobyard.contracts.errors import ConfigurationError
 from jobyard.embedded.identity import Identity
 from jobyard.embedded.ports import Ports
-from jobyard.embedded.services import Addresses, Services
+from jobyard.embedded.services import Addresses, Part, Services
 from jobyard.kafka.readiness import brokers
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +33,12 @@ if sys.argv[2:] == ["stop"]:
     services.stop()
 else:
     time.sleep(300)
+"""
+MAKER = """
+import sys
+from pathlib import Path
+from jobyard.embedded.services import Services
+Services(Path(sys.argv[1]), parts=[sys.argv[2]], fast=True).start()
 """
 NOWHERE = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
 
@@ -49,6 +55,11 @@ def one(url: str, question: str) -> object:
         row = connection.execute(question.encode()).fetchone()
     assert row is not None
     return row[0]
+
+
+def programs() -> str:
+    """The command lines of all processes."""
+    return subprocess.run(["/bin/ps", "-ewwo", "args"], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +124,20 @@ def test_nothing_is_left_when_the_owner_is_killed_and_the_next_start_recovers(em
     eventually(lambda: not postgres.alive() and not kafka.alive(), 40)
     with embedded as started:
         assert one(started.database_url, "select answer from kept") == 42
+
+
+@pytest.mark.parametrize("part", ["postgres", "kafka"])
+def test_who_is_killed_while_the_data_are_made_is_in_nobodys_way(part: Part, tmp_path: Path) -> None:
+    """initdb, or Kafka's tool, outlives its owner for a moment, and writes on while the next one makes the data."""
+    tmp_path.chmod(0o711)
+    for above in tmp_path.parents[:2]:
+        above.chmod(0o711)
+    argv = [sys.executable, "-c", MAKER, str(tmp_path), part]
+    with subprocess.Popen(argv, cwd=ROOT) as owner:
+        eventually(lambda: f"{tmp_path}/{part}.new" in programs() and (part == "kafka" or any(tmp_path.glob("postgres.new*/*"))), 60)
+        owner.kill()
+    with Services(tmp_path, parts=[part], fast=True) as started:
+        assert (started.status().postgres_pid if part == "postgres" else started.status().kafka_pid) is not None
 
 
 def test_a_crash_of_the_machine_is_recovered_from(embedded: Services) -> None:

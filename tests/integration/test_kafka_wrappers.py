@@ -1,8 +1,9 @@
 """The wrappers on a real broker."""
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -215,6 +216,20 @@ def test_topics_are_made_once_with_their_settings(topics: LaneTopics, admin: Adm
     assert described is not None
     assert described.partitions == 50
     assert described.settings.items() >= {"retention.ms": "3600000", "max.message.bytes": "4194304", "cleanup.policy": "delete"}.items()
+
+
+def test_a_topic_that_is_deleted_while_it_is_described_is_absent(topics: LaneTopics, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = topics.control.name
+    find = admin._topics  # pyright: ignore[reportPrivateUsage] - between its two questions
+
+    def found_and_gone(names: Sequence[str]) -> dict[str, Any]:
+        found = find(names)
+        admin.delete_topics([name])
+        until(lambda: find([name])[name] is None)
+        return found
+
+    monkeypatch.setattr(admin, "_topics", found_and_gone)
+    assert admin.describe([name]) == {name: None}
 
 
 def test_a_topic_that_is_otherwise_is_an_error_that_names_the_mend(topics: LaneTopics, admin: Admin) -> None:

@@ -234,3 +234,16 @@ def test_T2_a_take_over_of_500_bundles_and_a_million_waiting_jobs_is_quick(large
 
 def test_ids_are_grouped_by_the_time_in_them() -> None:
     assert id_floor(1_800_000_000.0)[:5] != id_floor(1_800_000_000.0 + 4 * 86_400)[:5]
+
+
+def test_S16_what_a_lane_has_learned_is_read_and_written_by_its_key(session: Connection, large: Database) -> None:
+    large.admin.execute(
+        b"insert into durations (lane_id, kind_id, size_class, ends, mean_s)"
+        b" select 2 + n % 50, n / 500, n / 50 % 10, 1, 1.0 from generate_series(1, 50000) n on conflict do nothing"
+    )
+    large.admin.execute(b"analyze durations")
+    found = plan(session, "durations_of_lane", lane_id=7)
+    assert {name for kind, name in scans(found) if kind != "Bitmap Heap Scan"} == {"durations_pkey"}
+    found = plan(session, "learn_durations", lane_id=7, kind_ids=[1, 2], classes=[0, 1], ends=[5, 6], means=[0.1, 0.2])
+    assert [node["Conflict Arbiter Indexes"] for node in nodes(found) if "Conflict Arbiter Indexes" in node] == [["durations_pkey"]]
+    assert read(found) < 60

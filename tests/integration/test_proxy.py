@@ -73,6 +73,9 @@ def test_what_is_sent_comes_through_as_it_was(proxy: Proxy) -> None:
         writing.start()
         assert _read(connection, len(data)) == data
         writing.join()
+    deadline = time.monotonic() + 30.0
+    while proxy.passed("down") < len(data) and time.monotonic() < deadline:
+        time.sleep(0.01)  # counted after it was sent on: whoever reads it may be earlier
     assert proxy.passed("up") == proxy.passed("down") == len(data)
 
 

@@ -42,6 +42,19 @@ CHANGES: Final[Sequence[Change]] = (
     Change("contracts/reports.py", r"class End\(.*?\n    delay_s: [^\n]*\n", f"    cpu: str = {_ALWAYS_SENT.format('0')}\n"),
     Change("contracts/reports.py", r"class Released\(.*?\n    reason: _Text = \"\"\n", f"    cpu: str = {_ALWAYS_SENT.format('0')}\n"),
     Change("contracts/reports.py", r"class Reports\(.*?\n    seq: _Fence\n", f"    build: str = {_ALWAYS_SENT.format('next')}\n"),
+    # a report of a type that there was not, in the batch of each heartbeat
+    Change(
+        "contracts/reports.py",
+        r"\n\nclass Goodbye\(.*?\"\"\"\n",
+        '\n\nclass Mood(msgspec.Struct, tag_field="type", tag="mood", kw_only=True):\n    how: str\n',
+    ),
+    Change("contracts/reports.py", r"Report: TypeAlias = Hello", " | Mood"),
+    Change("agent/core/agent.py", r"from jobyard\.contracts\.reports import End", ", Mood"),
+    Change(
+        "agent/core/agent.py",
+        r"            actions\.append\(Say\(life\.id, self\._pulse\.heartbeat\([^\n]*\n",
+        '            actions.append(Say(life.id, Mood(how="good")))\n',
+    ),
     # and it uses what its migration adds
     Change(
         "master_db/sql/agents.sql",

@@ -2,49 +2,39 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
-import psycopg
-from faults.at_point import AtPoint, go_of
+from faults.at_point import AtPoint
 from promises import aimed_jobs, guarantees, mixed_jobs
-from promises.evidence import Evidence, Execution, Expected, Lease, gather, read_journal
+from promises.evidence import Evidence, Execution, Expected, gather
 from promises.guarantees import Guarantee
 from promises.workload import Workload
-from psycopg.rows import dict_row
 
 from jobyard import JobRequest, settings
 from jobyard.api.options import Via
 from jobyard.contracts.topics import lane_topics
-from jobyard.embedded.child import Child
 from jobyard.embedded.services import Addresses
 from jobyard.kafka.admin import Admin
 from jobyard.master_db import declarations
 from jobyard.master_db.connection import connect
+from worlds.patience import LOOK_S, PATIENCE_S
+from worlds.processes import Processes, stopped
 from worlds.topic_reader import Lying, read_topic
+from worlds.view import View
 
 TESTS: Final = Path(__file__).parents[1]
 """First in PYTHONPATH of every process: their handlers are in here."""
-PATIENCE_S: Final = 100.0
-"""How long anything may take that should take a moment: machines under load are slow."""
-LOOK_S: Final = 0.05
-TAIL_LINES: Final = 60
 CLIENT: Final = "client"
 """The name, among those of processes, of the test's own process as one that submits."""
 
 
-def stopped(pid: int) -> bool:
-    """By SIGSTOP."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-
-
-class World:
+class World(Processes, View):
     """One lane in a database and a namespace of its own. `lost_after_s`: how long an agent may be silent. Everything ends with the with-block.
 
     `around`: what is otherwise in the environment of a process, by its name, or of what CLIENT submits: addresses, clocks, code of another version. Read when
@@ -62,20 +52,15 @@ class World:
         around: Mapping[str, Mapping[str, str]] | None = None,
         shows_logs: bool = True,
     ) -> None:
-        self._folder = folder
+        Processes.__init__(self, folder, around or {})
+        View.__init__(self, addresses.database_url, folder / "journal")
         self._shows_logs = shows_logs
-        self.around = dict(around or {})
         self.addresses = addresses
         self._namespace = self.namespace = namespace
         self.topics = lane_topics(namespace, "default")
-        self.journal = folder / "journal"
         self._workload = Workload(addresses.database_url, addresses.kafka_bootstrap_servers, self.topics.intake.name)
         self.expected = self._workload.expected
-        self.leases: list[Lease] = []
         self._reports_destroyed = False
-        self._children: dict[str, Child] = {}
-        self._dying: set[str] = set()
-        self._opened: psycopg.Connection[dict[str, Any]] | None = None
         self._ours = {
             "JOBYARD_KAFKA_BOOTSTRAP_SERVERS": addresses.kafka_bootstrap_servers,
             "JOBYARD_NAMESPACE": namespace,
@@ -101,13 +86,9 @@ class World:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for child in self._children.values():
-            child.ask_to_stop()
-        for child in self._children.values():
-            child.stop()
+        self.stop_all()
         mixed_jobs.app.close()
-        if self._opened is not None:
-            self._opened.close()
+        self.close()
         os.environ.clear()
         os.environ.update(self._before)
         settings.forget()
@@ -126,62 +107,26 @@ class World:
         self._start(name, arguments, self._ours | self._database | self._grace, None)
 
     def agent(
-        self, name: str, *, slots: int = 10, process: str | None = None, at: AtPoint | None = None, aims: Iterable[str] | None = None
+        self,
+        name: str,
+        *,
+        slots: int = 10,
+        capacity: float | None = None,
+        process: str | None = None,
+        at: AtPoint | None = None,
+        aims: Iterable[str] | None = None,
     ) -> None:
         """Start one, without the database's address. `process`: what the process is called here; None: as the agent. `at`: where it breaks.
 
-        `aims`: names for which it has kinds of their own (see aimed_jobs), beside the mixed ones.
+        `capacity`: None: as its slots. `aims`: names for which it has kinds of their own (see aimed_jobs), beside the mixed ones.
         """
         app = "promises.mixed_jobs:app" if aims is None else "promises.aimed_jobs:app"
         arguments = ["agent", "run", app, "--name", name, "--slots", str(slots)]
+        if capacity is not None:
+            arguments += ["--capacity", str(capacity)]
         self._start(process or name, arguments, self._ours | self._grace | {aimed_jobs.AIMS: " ".join(aims or ())}, at)
 
-    def _start(self, name: str, arguments: Sequence[str], environment: dict[str, str], at: AtPoint | None) -> None:
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith("JOBYARD_")}
-        program = ["-m", "jobyard.cli.app"]
-        self._dying.discard(name)
-        if at is not None:
-            if at.what == "kill":
-                self._dying.add(name)
-            self._broken(name).unlink(missing_ok=True)
-            go_of(self._broken(name)).unlink(missing_ok=True)
-            program = ["-m", "faults.at_point", at.spec(self._broken(name))]
-        self._children[name] = Child(
-            [sys.executable, *program, *arguments],
-            stop_signal=signal.SIGKILL,
-            patience_s=1.0,
-            log=self._folder / f"{name}.log",
-            env={**inherited, **environment, **self.around.get(name, {})},
-            folder=self._folder,
-        )
-
-    def pid(self, name: str) -> int:
-        return self._children[name].pid
-
-    def send(self, name: str, what: signal.Signals) -> None:
-        """Any signal; does not wait."""
-        self._children[name].send(what)
-
-    def kill(self, name: str) -> float:
-        """kill -9; the moment of it."""
-        child = self._children.pop(name)
-        at = time.monotonic()
-        child.send(signal.SIGKILL)
-        assert child.wait(PATIENCE_S)
-        return at
-
-    def terminate(self, name: str) -> int:
-        """SIGTERM, and wait; its exit status."""
-        self.send(name, signal.SIGTERM)
-        return self.status_of(name)
-
-    def status_of(self, name: str) -> int:
-        """Wait for it to end by itself; its exit status."""
-        child = self._children.pop(name)
-        assert child.wait(PATIENCE_S), f"{name} does not end"
-        status = child.returncode()
-        assert status is not None
-        return status
+    # ---- waiting ----
 
     def until_broken(self, name: str, at: AtPoint, holds: Callable[[], object] = lambda: True) -> float:
         """Wait until it has got to its point, and is killed, or paused (SIGCONT wakes it). The moment of it.
@@ -199,50 +144,6 @@ class World:
             self.until(f"{name} is paused", lambda: stopped(self.pid(name)))
         return moment
 
-    def let_go(self, name: str) -> None:
-        """One that stands at its point goes on."""
-        go_of(self._broken(name)).touch()
-
-    def told(self, name: str) -> dict[str, Any]:
-        """The facts of the point at which it broke: see leader_points."""
-        found: dict[str, Any] = json.loads(self._broken(name).read_text())
-        return found
-
-    def broken(self, name: str) -> bool:
-        """Whether it has got to its point."""
-        return self._broken(name).exists()
-
-    def _broken(self, name: str) -> Path:
-        return self._folder / f"{name}.broken"
-
-    def names(self) -> tuple[str, ...]:
-        """What was started here and has not been seen to end."""
-        return tuple(self._children)
-
-    def ended_processes(self) -> list[tuple[str, int]]:
-        """Those that have ended by themselves, or by their point, since the last call, with their exit status (128 + N: by signal N)."""
-        ended = [(name, status) for name, child in self._children.items() if (status := child.returncode()) is not None]
-        for name, _ in ended:
-            self._children.pop(name).ask_to_stop()
-        return ended
-
-    def said(self) -> str:
-        """The end of every process' log."""
-        parts: list[str] = []
-        for log in sorted(self._folder.glob("*.log")):
-            lines = log.read_text(errors="replace").splitlines()
-            parts += [f"--- {log.name}, {len(lines)} lines", *lines[-TAIL_LINES:]]
-        return "\n".join(parts)
-
-    def log_of(self, name: str) -> str:
-        return (self._folder / f"{name}.log").read_text(errors="replace")
-
-    def end_lease(self) -> None:
-        """As though the time of a leader's lease had gone by: for one that is killed or paused."""
-        self.rows("update jobyard.leases set lease_until = now() returning 1")
-
-    # ---- asking ----
-
     def until(self, what: str, holds: Callable[[], object], within_s: float = PATIENCE_S, may_end: Collection[str] = ()) -> float:
         """Wait for it; the moment when it held.
 
@@ -250,7 +151,7 @@ class World:
         """
         deadline = time.monotonic() + within_s
         while not holds():
-            self._see_lease()
+            self.see_lease()
             for name, child in self._children.items():
                 assert child.alive() or name in may_end or name in self._dying, (
                     f"{name} ended by itself with status {child.returncode()} while the test waited: {what}"
@@ -259,66 +160,9 @@ class World:
             time.sleep(LOOK_S)
         return time.monotonic()
 
-    def _see_lease(self) -> None:
-        """Another look at the leader's row, if the database is there: what is seen must only grow."""
-        if self._opened is None or self._opened.closed:
-            return
-        try:
-            rows = self._opened.execute("select epoch, fence, offsets from jobyard.leases").fetchall()
-        except psycopg.Error:
-            return
-        self.leases += [lease for row in rows if (lease := Lease.of(row)) not in self.leases[-1:]]
-
-    def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
-        """Ask the Master DB; a database that is away is waited for."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                if self._opened is None or self._opened.closed:
-                    self._opened = psycopg.Connection[dict[str, Any]].connect(
-                        self.addresses.database_url, autocommit=True, row_factory=dict_row
-                    )
-                return self._opened.execute(sql.encode(), values).fetchall()
-            except psycopg.OperationalError:
-                if self._opened is not None:
-                    self._opened.close()
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(LOOK_S)
-
-    def number(self, sql: str, *values: object) -> int:
-        """The one number that it asks for."""
-        (row,) = self.rows(sql, *values)
-        (value,) = row.values()
-        return int(value)
-
-    def counts(self) -> dict[str, int]:
-        """Jobs by state."""
-        return {row["state"]: row["jobs"] for row in self.rows("select state::text, count(*) as jobs from jobyard.job_status group by 1")}
-
-    def state(self, job: str) -> str | None:
-        """A job's state; None: there is no such job (yet)."""
-        found = self.rows("select state::text from jobyard.job_status where job_id = %s", job)
-        return found[0]["state"] if found else None
-
-    def is_final(self, job: str) -> bool:
-        return self.state(job) in ("succeeded", "failed", "cancelled", "expired", "refused")
-
-    def ended(self) -> int:
-        """How many jobs are final."""
-        return self.number(
-            "select count(*) from jobyard.job_status where state in ('succeeded', 'failed', 'cancelled', 'expired', 'refused')"
-        )
-
-    def executions(self) -> list[Execution]:
-        return read_journal(self.journal)
-
     def running_on(self, name: str) -> list[Execution]:
         """What has started and not ended in this process, as it wrote itself."""
         return [execution for execution in self.executions() if execution.pid == self.pid(name) and execution.ended is None]
-
-    def kind_of(self, job: str) -> str:
-        return str(self.rows("select kind from jobyard.job_status where job_id = %s", job)[0]["kind"])
 
     def until_led(self) -> None:
         self.until("a coordinator leads the lane", lambda: self.rows("select 1 from jobyard.leases where lease_until > now()"))
@@ -327,6 +171,14 @@ class World:
         self.until(
             f"agents {names} are active",
             lambda: {row["agent"] for row in self.rows("select agent from jobyard.agent_load where state = 'active'")} >= set(names),
+        )
+
+    def until_under_way(self, *names: str) -> None:
+        """The workload is under way: something has ended, and each of these agents has begun something. It may be done with it: short jobs are."""
+        begun = {self.pid(name) for name in names}
+        self.until(
+            f"{names} have begun something",
+            lambda: {execution.pid for execution in self.executions()} >= begun and self.ended() > 0,
         )
 
     def until_busy(self, *names: str) -> None:
@@ -355,13 +207,10 @@ class World:
         self.until("what is no job is in quarantine", lambda: self.number("select count(*) from jobyard.quarantine") >= bad)
 
     def evidence(self) -> Evidence:
-        self.rows("select 1")  # the connection may have been cut meanwhile
-        assert self._opened is not None
-        self._see_lease()
-        living = (
-            () if self._reports_destroyed else [child.pid for child in self._children.values() if child.alive() and not stopped(child.pid)]
-        )
-        return gather(self._opened, self.expected, self.journal, bad=self._workload.bad, leases=self.leases, living=living)
+        connection = self.connected()
+        self.see_lease()
+        living = () if self._reports_destroyed else self.living()
+        return gather(connection, self.expected, self.journal, bad=self._workload.bad, leases=self.leases, living=living)
 
     def check(self, *more: Guarantee) -> Evidence:
         """Wait for all ends, and check every guarantee and these."""

@@ -46,6 +46,10 @@ class Durations:
             found = self._known[kind, size_class] = Duration()
         return found
 
+    def known(self, kind: str, size_class: int) -> Duration | None:
+        """The same for who only looks; None: nothing of it has been met."""
+        return self._known.get((kind, size_class))
+
     def learned(self, duration: Duration, ends: int, total: float) -> None:
         """`ends` jobs took `total` seconds together: a plain mean of the first `learn` ends, then each counts 1 ÷ `learn`."""
         before, duration.seen = duration.seen, min(duration.seen + ends, _MOST)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jobyard.contracts.control import Bucket
+from jobyard.contracts.control import Bucket, FencedReason
 from jobyard.contracts.moments import Instant
 from jobyard.coordinator.core.books.agents import Agent
 from jobyard.coordinator.core.books.pools import Pools
@@ -12,6 +12,13 @@ from jobyard.coordinator.core.events import AgentState
 BUCKETS = 5
 """An agent has one partition for each priority."""
 _REMEMBERED_S = 3_600.0
+
+
+def fenced_reason(state: AgentState) -> FencedReason:
+    """What an incarnation that ended so is told."""
+    if state == "lost" or state == "replaced":
+        return state
+    return "unknown"
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """Jobs that wait in memory, in strands: strict order inside, and per priority a heap of the strands' heads (S2, S4). And who needs a row of `pending`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
@@ -147,14 +147,26 @@ class WaitingJobs:
         """The job if memory has it; None: it may have a row all the same."""
         return self._by_id.get(job_id)
 
-    def strand_of(self, job: Job) -> Strand:
-        """Where it stands, or would."""
-        return self._strand(job)
+    def standing(self, waiting: Waiting) -> Strand | None:
+        """The strand that it stands in; None: only its row waits, or will by the end of the tick."""
+        job = waiting.job
+        if self._by_id.get(job.id) is not waiting or job.id in self._aside:
+            return None
+        return self._strands[job.priority, job.kind, job.version, size_class(job.size)]
 
-    def before(self, waiting: Waiting) -> int:
-        """How many of its strand stand before a job that memory holds. Counts them: for who asks about one job."""
-        own = (waiting.job.run_at, waiting.job.id)
-        return sum(1 for entry in self._strand(waiting.job).heap if entry[:2] < own and self._by_id.get(entry[1]) is entry[3])
+    def before(self, waiting: Waiting, counts: Callable[[Strand], bool]) -> tuple[int, int]:
+        """How many stand before a job that memory holds: of its strand, and of all that count (S2). Counts them: for who asks about one job."""
+        own = (waiting.job.priority, waiting.job.run_at, waiting.job.id)
+        strand = self.standing(waiting)
+        of_strand = of_all = 0
+        for other in self._strands.values():
+            if other.priority > own[0] or not other.heap or not counts(other):
+                continue
+            before = sum(1 for entry in other.heap if (other.priority, entry[0], entry[1]) < own and self._by_id.get(entry[1]) is entry[3])
+            of_all += before
+            if other is strand:
+                of_strand = before
+        return of_strand, of_all
 
     def touched(self, job_id: str) -> bool:
         """Whether its row was taken away or replaced in this tick, so that what the tables said of it is over."""

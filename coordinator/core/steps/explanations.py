@@ -13,16 +13,18 @@ from jobyard.coordinator.core.books.fleet import Fleet
 from jobyard.coordinator.core.books.pauses import Pauses
 from jobyard.coordinator.core.books.reservations import Reservations
 from jobyard.coordinator.core.books.share import AgedShare
-from jobyard.coordinator.core.books.waiting import WaitingJobs
+from jobyard.coordinator.core.books.waiting import Strand, WaitingJobs
 from jobyard.coordinator.core.events import Answered, Event
 from jobyard.coordinator.core.places import Bundle, Waiting
 from jobyard.coordinator.core.questions import Answers, Command
 
 _MOST_AGENTS = 5
+_MOST_A_TICK = 20
+"""Each may count what waits: who asks about thousands of jobs delays nobody's placement by much. The others are answered in the next ticks."""
 
 
 class Explanations:
-    """The step. Last of all, so that it tells how things stand after the pass."""
+    """The step. Last of all, so that it tells how things stand after the pass. `left`: more have asked than one tick answers."""
 
     def __init__(
         self,
@@ -41,14 +43,20 @@ class Explanations:
         self._reservations = reservations
         self._share = share
         self._pauses = pauses
+        self.left = False
 
     def decide(self, batch: Batch, answers: Answers, events: list[Event], now: Instant) -> None:
         """Answer who asked; about a job of which something became in this very tick, in the next one."""
+        answered, self.left = 0, False
         for command in answers.commands:
             if command.verb == "explain" and command.job is not None:
                 found = self._explained(command, command.job, now)
                 if found is not None:
                     events.append(Answered(command.command_id, None, encode(found).decode()))
+                    answered += 1
+                    if answered == _MOST_A_TICK:
+                        self.left = True
+                        break
 
     def _explained(self, command: Command, job: Job, now: Instant) -> Explanation | None:
         spot = self._bundles.spot(job.id)
@@ -56,25 +64,26 @@ class Explanations:
             return self._placed(*spot)
         waiting = self._waiting.find(job.id)
         if waiting is not None:
-            return self._waits(waiting, now, in_memory=True)
+            return self._waits(waiting, now)
         if self._waiting.touched(job.id):
             return None
         if command.waiting is not None:
-            return self._waits(command.waiting, now, in_memory=False)
+            return self._waits(command.waiting, now)
         if command.state is not None:
             return self._about(job, "ended", state=command.state.value, attempt=command.attempt)
         return None
 
     def _about(self, job: Job, why: Why, **facts: object) -> Explanation:
-        duration = self._durations.of(job.kind, size_class(job.size))
+        duration = self._durations.known(job.kind, size_class(job.size))
+        seen = 0 if duration is None else duration.seen
         return Explanation(
             why=why,
             kind=job.kind,
             version=job.version,
             priority=NAMES[job.priority],
             size=job.size,
-            mean_s=round(duration.mean, 6) if duration.seen else None,
-            ends=duration.seen,
+            mean_s=round(duration.mean, 6) if duration is not None and seen else None,
+            ends=seen,
             **facts,  # type: ignore[arg-type]  # fields of the answer, as named below
         )
 
@@ -96,11 +105,11 @@ class Explanations:
             cancel_asked=bundle.cancels.get(index),
         )
 
-    def _waits(self, waiting: Waiting, now: Instant, *, in_memory: bool) -> Explanation:
+    def _waits(self, waiting: Waiting, now: Instant) -> Explanation:
         job = waiting.job
         knowing = [agent for pool in self._fleet.pools.knowing(job.kind, job.version) for agent in pool.agents.values()]
-        strand = self._waiting.strand_of(job)
-        ahead, first, first_waits = 0, None, None
+        strand = self._waiting.standing(waiting)
+        ahead, earlier, first, first_waits = 0, 0, None, None
         why: Why
         if job.run_at > now:
             why = "future"
@@ -112,12 +121,12 @@ class Explanations:
             why = "no_agent"
         elif not any(self._fleet.pools.eligible(agent) for agent in knowing):
             why = "none_eligible"
-        elif not in_memory:
+        elif strand is None:
             why = "unread"
         else:
-            ahead = self._waiting.before(waiting)
+            ahead, earlier = self._waiting.before(waiting, self._placeable)
             head = strand.heap[0][3].job
-            why = self._held_by(head, knowing)
+            why = self._held_by(strand, knowing, now)
             if ahead:
                 first, first_waits, why = head.id, why, "behind"
         return self._about(
@@ -128,22 +137,32 @@ class Explanations:
             attempt=waiting.attempt,
             highest=self._highest(job.kind),
             ahead=ahead,
+            earlier=earlier,
             first=first,
             first_waits=first_waits,
             knowing=len(knowing),
-            agents=self._nearest(job, knowing),
+            largest=self._fleet.pools.largest(job.kind, job.version) or None,
+            agents=self._nearest(job, strand, knowing),
             aged=job.run_at <= now and self._share.aged(job.run_at, now),
         )
 
-    def _held_by(self, head: Job, knowing: list[Agent]) -> Why:
+    def _held_by(self, strand: Strand, knowing: list[Agent], now: Instant) -> Why:
         """What holds the first of a strand."""
-        if self._reservations.of(self._waiting.strand_of(head)) is not None:
+        if self._reservations.of(strand) is not None:
             return "drains_for_it"
-        usable = [agent for agent in knowing if self._fleet.pools.eligible(agent) and not agent.reserved]
-        with_slot = [agent for agent in usable if agent.held_jobs < agent.slots and not agent.alone]
-        if not with_slot:
-            return "no_slot"
-        return "next_pass" if any(agent.fits(head.size) for agent in with_slot) else "no_room"
+        size = strand.heap[0][3].job.size
+        open_to = {agent.agent_id for agent in self._reservations.open_to(strand.priority, now)}
+        eligible = [agent for agent in knowing if self._fleet.pools.eligible(agent)]
+        usable = [agent for agent in eligible if not agent.reserved or agent.agent_id in open_to]
+        if any(agent.fits(size) for agent in usable):
+            return "next_pass"
+        if any(agent.fits(size) for agent in eligible):
+            return "kept_for_another"
+        return "no_room" if any(agent.held_jobs < agent.slots and not agent.alone for agent in usable) else "no_slot"
+
+    def _placeable(self, strand: Strand) -> bool:
+        """Nobody waits behind what nobody runs (S14), or what is paused (S15)."""
+        return not self._pauses.kind(strand.kind) and self._fleet.pools.largest(strand.kind, strand.version) > 0.0
 
     def _highest(self, kind: str) -> int | None:
         return max(
@@ -151,17 +170,17 @@ class Explanations:
             default=None,
         )
 
-    def _nearest(self, job: Job, knowing: list[Agent]) -> list[AgentFacts]:
-        kept = {id(reservation.agent) for reservation in self._reservations if reservation.strand is self._waiting.strand_of(job)}
+    def _nearest(self, job: Job, strand: Strand | None, knowing: list[Agent]) -> list[AgentFacts]:
+        kept = {reservation.agent.agent_id for reservation in self._reservations if reservation.strand is strand}
 
         def distance(agent: Agent) -> tuple[bool, bool, float, int]:
             eligible = self._fleet.pools.eligible(agent)
-            return (id(agent) not in kept, not eligible, max(job.size - agent.free_room, 0.0), agent.agent_id)
+            return (agent.agent_id not in kept, not eligible, max(job.size - agent.free_room, 0.0), agent.agent_id)
 
         return [
             AgentFacts(
                 agent=agent.name,
-                state=agent.state if agent.met or agent.state != "active" else "not heard from yet",
+                state=_state(agent),
                 free_slots=max(agent.slots - agent.held_jobs, 0),
                 free_room=round(max(agent.free_room, 0.0), 6),
                 capacity=agent.capacity,
@@ -170,3 +189,12 @@ class Explanations:
             )
             for agent in sorted(knowing, key=distance)[:_MOST_AGENTS]
         ]
+
+
+def _state(agent: Agent) -> str:
+    """What keeps it from taking work, if anything does."""
+    if agent.state != "active":
+        return agent.state
+    if agent.suspended:
+        return "suspended"
+    return "active" if agent.met and agent.buckets else "not heard from yet"

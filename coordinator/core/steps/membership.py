@@ -1,6 +1,5 @@
 """Who is there: hello, heartbeat, inventory, goodbye, silence (L6, L10 to L12, L15, L16, T4, T5, S12)."""
 
-from jobyard.contracts.control import FencedReason
 from jobyard.contracts.moments import Instant
 from jobyard.contracts.reports import Error, Goodbye, Heartbeat, Hello
 from jobyard.contracts.rules import Rules
@@ -9,7 +8,8 @@ from jobyard.coordinator.core.batch import Batch, ReportsRead
 from jobyard.coordinator.core.books.agents import Agent
 from jobyard.coordinator.core.books.bundles import SHIFT, Bundles
 from jobyard.coordinator.core.books.drains import Drains
-from jobyard.coordinator.core.books.fleet import Fleet
+from jobyard.coordinator.core.books.fleet import Fleet, fenced_reason
+from jobyard.coordinator.core.books.newcomers import Newcomers
 from jobyard.coordinator.core.closing import Closing
 from jobyard.coordinator.core.events import (
     AgentChanged,
@@ -38,20 +38,16 @@ _LOOK_AGAIN_S = 0.25
 _REPAIRS_KNOWN = 100_000
 
 
-def fenced_reason(state: AgentState) -> FencedReason:
-    """What an incarnation that ended so is told."""
-    if state == "lost" or state == "replaced":
-        return state
-    return "unknown"
-
-
 class Membership:
     """The step. `outranked_by`: an epoch above ours that a heartbeat named (T1); None: there was none."""
 
-    def __init__(self, rules: Rules, epoch: int, fleet: Fleet, bundles: Bundles, drains: Drains, closing: Closing, now: Instant) -> None:
+    def __init__(
+        self, rules: Rules, epoch: int, fleet: Fleet, newcomers: Newcomers, bundles: Bundles, drains: Drains, closing: Closing, now: Instant
+    ) -> None:
         self._rules = rules
         self._epoch = epoch
         self._fleet = fleet
+        self._newcomers = newcomers
         self._bundles = bundles
         self._drains = drains
         self._closing = closing
@@ -64,6 +60,7 @@ class Membership:
         # of this tick
         self._new: dict[str, tuple[NewAgent, float]] = {}
         self._told: set[str] = set()
+        self._names: set[str] = set()
         self._wanting = False
         self._welcome: dict[str, None] = {}
         self._confirm: dict[str, float] = {}
@@ -72,7 +69,7 @@ class Membership:
 
     def hear(self, batch: Batch, questions: Questions, events: list[Event], now: Instant) -> None:
         """Reports come before silence (L10)."""
-        self._new, self._told, self._wanting = {}, set(), False
+        self._new, self._told, self._names, self._wanting = {}, set(), set(), False
         self._welcome, self._confirm, self._changed, self._drain = {}, {}, {}, {}
         if batch.partitions is not None:
             if batch.partitions != self._fleet.partitions:
@@ -188,7 +185,7 @@ class Membership:
             limbo.seq = max(limbo.seq, message.seq)
         for report in message.reports:
             if isinstance(report, Hello) and over is None:
-                self._hello(message.agent, message.incarnation, report, read)
+                self._hello(message.agent, message.incarnation, report, read, events, now)
             elif isinstance(report, Heartbeat):
                 self._look_above(report)  # it may have joined after the backup was made, and hears nobody below its epoch
             elif isinstance(report, Goodbye):
@@ -207,23 +204,22 @@ class Membership:
         else:
             events.append(FencedOff(over.name, message.incarnation, fenced_reason(over.state)))
 
-    def _hello(self, name: str, incarnation: str, hello: Hello, read: ReportsRead) -> None:
+    def _hello(self, name: str, incarnation: str, hello: Hello, read: ReportsRead, events: list[Event], now: Instant) -> None:
         """Whether it is new, and not one that ended long ago, the store tells."""
         known = self._new.get(incarnation)
         if known is not None:
             known[0].heard_at = max(known[0].heard_at, read.fetched)
             self._new[incarnation] = (known[0], max(known[1], hello.stamp))
             return
-        new = NewAgent(
-            incarnation,
-            name,
-            hello.host,
-            hello.capacity,
-            hello.slots,
-            dict(sorted(hello.kinds.items())),
-            self._rules.lost_after_s,
-            read.fetched,
-        )
+        taken = name in self._names or self._fleet.named(name) is not None
+        there = self._fleet.holders + len(self._names)
+        if not self._newcomers.admits(read, hello, known=taken, there=there, events=events, now=now):
+            self._told.add(incarnation)
+            return
+        if not taken:
+            self._names.add(name)
+        kinds = dict(sorted(hello.kinds.items()))
+        new = NewAgent(incarnation, name, hello.host, hello.capacity, hello.slots, kinds, self._rules.lost_after_s, read.fetched)
         self._new[incarnation] = (new, hello.stamp)
 
     def _heartbeat(self, agent: Agent, beat: Heartbeat, fetched: Instant, events: list[Event]) -> None:

@@ -1,10 +1,13 @@
 """What a leader says of a job, in words."""
 
+from typing import get_args
+
 import pytest
 
 from jobyard.cli import job_explanations
 from jobyard.contracts.codec import encode
 from jobyard.contracts.explanation import AgentFacts, Explanation, Why
+from jobyard.coordinator.core.choice import Rule
 
 ID = "0199c0de-0000-7000-8000-000000000000"
 NOW = 1_000_000.0
@@ -35,6 +38,18 @@ A5 = AgentFacts(agent="a5", state="active", free_slots=2, free_room=1.5, capacit
             {"agents": [AgentFacts(agent="a5", state="active", free_slots=1, free_room=1, capacity=8, missing=3, reserved=True)]},
             ["Agent a5, where 1 of 8 are free by now, takes nothing new until it fits"],
         ),
+        (
+            "kept_for_another",
+            {"agents": [AgentFacts(agent="a5", state="active", free_slots=1, free_room=4, capacity=8, reserved=True)]},
+            ["kept for larger jobs that have waited longer: a5", "strictly higher priority"],
+        ),
+        ("no_room", {"size": 50.0, "largest": 8.0, "agents": [A5]}, ["largest capacity, 8, with nothing to do", "runs alone"]),
+        ("no_slot", {"knowing": 1, "earlier": 3}, ["3 of the lane that wait, too, come before it"]),
+        ("no_slot", {"knowing": 1}, ["next in order"]),
+        ("future", {"since": None, "run_at": NOW + 5, "attempt": 1}, ["its next attempt", "placed once before"]),
+        ("no_slot", {"mean_s": 0.25, "ends": 1}, ["take 250 ms on average, by one that has ended"]),
+        ("ended", {"state": "succeeded", "agent": "a5", "attempt": 2, "rule": "window"}, ["number 2, was given to a5. Why there: no slot was free"]),
+        ("placed", {"agent": "a5", "bucket": 17, "attempt": 1}, ["by bucket 17", "gives back"]),
         ("behind", {"ahead": 7, "first": ID, "first_waits": "no_room"}, ["behind 7", "waits for room", "What helps"]),
         ("unread", {}, ["in the database"]),
         ("next_pass", {"aged": True}, ["in a moment", "aged"]),
@@ -50,6 +65,17 @@ def test_each_reason_has_its_words(why: Why, facts: dict[str, object], words: li
     text = said(why, **facts)
     for word in words:
         assert word in text, text
+
+
+@pytest.mark.parametrize("why", get_args(Why))
+def test_no_reason_is_without_words(why: Why) -> None:
+    text = said(why, run_at=NOW + 1, state="failed")
+    assert text.endswith((".", "ID", "LANE", "transcribe", "now")), text
+
+
+@pytest.mark.parametrize("rule", [*get_args(Rule), "aged"])
+def test_each_rule_of_a_placement_has_its_words(rule: str) -> None:
+    assert f"Why there: {rule}" not in said("placed", agent="a5", attempt=1, rule=rule)
 
 
 def test_a_job_that_was_placed_before_names_its_history() -> None:

@@ -11,7 +11,7 @@ from inputs import hostile
 
 from jobyard.contracts import codec
 from jobyard.contracts.bundle import BundleMessage
-from jobyard.contracts.codec import MOST_REPORTS, Undecodable, decode_bundle, decode_control, decode_reports
+from jobyard.contracts.codec import MOST_REPORTS, Undecodable, decode_bundle, decode_control, decode_reports, sort_reports
 from jobyard.contracts.ids import is_job_id, new_job_id
 from jobyard.contracts.reports import Finished, Reports
 
@@ -19,7 +19,7 @@ INCARNATION = "00000000-0000-4000-8000-000000000001"
 JOB = new_job_id()
 Decode = Callable[[bytes], object]
 HEAD: hostile.Json = {"v": 1, "agent": "a", "incarnation": INCARNATION}
-REPORTS = HEAD | {
+REPORTS: hostile.Json = HEAD | {
     "seq": 1,
     "reports": [
         {"type": "hello", "stamp": 1.0, "kinds": {"k": 1}, "capacity": 1.0, "slots": 1, "host": "h"},
@@ -49,8 +49,21 @@ BUNDLE = HEAD | {
     "cancel": [JOB],
     "open": [1, 2],
 }
+
+
+def sorted_(data: bytes) -> Reports:
+    """What is right of a batch; what is wrong of it is told in the ways in which any refusal is."""
+    found, bad = sort_reports(data)
+    for reason, body in bad:
+        assert reason.isprintable()
+        assert len(reason.encode()) <= 500
+        assert body
+    return found
+
+
 GOOD: tuple[tuple[Decode, hostile.Json], ...] = (
     (decode_reports, REPORTS),
+    (sorted_, REPORTS),
     (decode_control, WELCOME),
     (decode_control, CANCEL),
     (decode_bundle, BUNDLE),
@@ -91,7 +104,7 @@ def test_the_good_messages_are_good(decode: Decode, good: hostile.Json) -> None:
     assert decode(hostile.text(good | {"from a version to come": {"a": [None]}})) is not None
 
 
-@pytest.mark.parametrize("decode", [decode_reports, decode_control, decode_bundle])
+@pytest.mark.parametrize("decode", [decode_reports, sorted_, decode_control, decode_bundle])
 @given(data=st.binary(max_size=200))
 @_FUZZ
 def test_arbitrary_bytes_are_refused(decode: Decode, data: bytes) -> None:
@@ -159,6 +172,60 @@ def test_a_batch_that_no_agent_makes_is_refused() -> None:
     assert decoded(decode_reports, hostile.text(HEAD | {"seq": 1, "reports": [{"type": "goodbye"}] * 2})) is None
     fits = [{"type": "released", "fence": 1, "jobs": many[2:]}]
     assert decoded(decode_reports, hostile.text(HEAD | {"seq": 1, "reports": fits})) is not None
+
+
+REPORT_OF_NO_TYPE: hostile.Json = {"type": "mood", "how": "good"}
+WRONG: tuple[tuple[str, str], ...] = (
+    ("mood", '{"type": "mood", "how": "good"}'),  # of a newer agent
+    ("a number", "7"),
+    ("a text", '"no report"'),
+    ("none", "null"),
+    ("out of bounds", '{"type": "started", "fence": -1, "job": "j", "attempt": 1, "at": 1.0}'),
+    ("no JSON inside", '{"type": "goodbye", "x": NaN}'),
+    ("deep", '{"type": "goodbye", "x": ' + "[" * 10_000 + "]" * 10_000 + "}"),
+)
+
+
+@pytest.mark.parametrize("place", [0, 3, 7])
+@pytest.mark.parametrize("raw", [pytest.param(raw, id=name) for name, raw in WRONG])
+def test_L18_one_bad_report_takes_no_other_with_it(raw: str, place: int) -> None:
+    with_it = [*REPORTS["reports"][:place], 0, *REPORTS["reports"][place:]]
+    found, bad = sort_reports(hostile.with_raw(REPORTS | {"reports": with_it}, ("reports", place), raw))
+    assert codec.encode(found) == codec.encode(decode_reports(hostile.text(REPORTS)))
+    assert [body for _, body in bad] == [raw.encode()]
+
+
+def test_L18_one_bad_end_takes_no_other_of_its_bundle_with_it() -> None:
+    good = [JOB, 1, "succeeded", 1.0, 2.0]
+    skipped = [JOB, 2, "skipped", 1.0, 2.0]
+    report = {"type": "finished", "fence": 4, "ends": [good, skipped, 7, good], "busy_s": 1.0}
+    found, bad = sort_reports(hostile.text(HEAD | {"seq": 1, "reports": [report]}))
+    (finished,) = found.reports
+    assert isinstance(finished, Finished)
+    assert (finished.fence, finished.busy_s, len(finished.ends)) == (4, 1.0, 2)
+    assert [msgspec.json.decode(body) for _, body in bad] == [{"type": "finished", "fence": 4, "ends": [one]} for one in (skipped, 7)]
+    assert "skipped" in bad[0][0]
+
+
+def test_a_batch_in_which_nothing_is_right_is_refused() -> None:
+    wrongs: tuple[list[hostile.Json], ...] = (
+        [REPORT_OF_NO_TYPE],
+        [{"type": "finished", "fence": 1, "ends": [7]}],
+        [*[REPORT_OF_NO_TYPE] * 2_000, *REPORTS["reports"]],
+    )
+    for reports in wrongs:
+        with pytest.raises(Undecodable, match=r"Invalid value|Expected"):
+            sort_reports(hostile.text(HEAD | {"seq": 1, "reports": reports}))
+    heads: tuple[hostile.Json, ...] = ({"v": 2}, {"agent": ""}, {"incarnation": "no"}, {"seq": -1})
+    for head in heads:
+        with pytest.raises(Undecodable):
+            sort_reports(hostile.text(REPORTS | head | {"reports": [*REPORTS["reports"], REPORT_OF_NO_TYPE]}))
+
+
+def test_of_many_bad_reports_quarantine_gets_few_rows() -> None:
+    _, bad = sort_reports(hostile.text(HEAD | {"seq": 1, "reports": [*[REPORT_OF_NO_TYPE] * 500, {"type": "goodbye"}]}))
+    assert len(bad) == 10
+    assert bad[-1][0].startswith("491 more reports of this message are wrong")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The reader: decodes, checks, quarantines, and tells up to where it has read."""
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -117,6 +118,21 @@ def test_reports_carry_the_stores_text_and_when_they_were_fetched(make: Callable
     read = reading.take_until(lambda b: bool(b.reports)).reports[0]
     assert read.rows == {0: [_job_id(1)]}
     assert read.fetched == reading.clock.at
+
+
+def test_L18_good_reports_count_beside_one_of_a_type_to_come(make: Callable[..., Reading]) -> None:
+    def jobs_of(finished: Finished) -> list[str]:
+        return [end.job for end in finished.ends]
+
+    reading = make(None, jobs_of)
+    end = [_job_id(1), 1, "succeeded", 1.0, 2.0]
+    reports = [{"type": "mood", "how": "good"}, {"type": "finished", "fence": 1, "ends": [end]}]
+    reading.read(_message("rep", 4, json.dumps({"v": 1, "agent": "a", "incarnation": INCARNATION, "seq": 1, "reports": reports}).encode()))
+    batch = reading.take_until(lambda b: bool(b.reports))
+    assert batch.reports[0].rows == {0: [_job_id(1)]}
+    assert [(bad.topic, bad.offset, json.loads(bad.body)) for bad in batch.bad] == [("rep", 4, reports[0])]
+    assert "mood" in batch.bad[0].reason
+    assert batch.offsets == {"rep": ("rep-id", 5)}
 
 
 def test_L18_a_poisoned_message_goes_to_quarantine_unopened(make: Callable[..., Reading]) -> None:

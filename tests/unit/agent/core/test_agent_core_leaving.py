@@ -13,20 +13,50 @@ def goodbyes(world: World) -> int:
     return len(world.reports(Goodbye))
 
 
-def test_A11_sigterm_releases_the_unstarted_and_reads_no_bucket() -> None:
+def test_A11_sigterm_gives_back_what_is_unstarted_and_what_still_comes() -> None:
+    """A bundle that was sent before the leader knew: it need not wait for the end of what runs."""
     world = World(slots=1).welcome()
     world.bundle(1, [1, 2])
     world.turn()
     world.agent.terminate(world.now, 25.0)
+    world.turn()
+    assert world.released() == [(1, "job-2")]
     world.bundle(2, [3])
     world.turn()
-    assert world.assigned[-1] == []
-    assert world.released() == [(1, "job-2")]
+    assert world.released() == [(1, "job-2"), (2, "job-3")]
     assert world.names() == ["job-1"]
+    assert goodbyes(world) == 0
     world.end(world.running[0])
     world.turn()
     assert world.ends() == [(1, "job-1", Outcome.SUCCEEDED)]
     assert world.names() == ["job-1"]
+    world.run_on(2)
+    assert isinstance(world.said[-1].report, Goodbye)
+
+
+def test_A11_what_comes_while_the_last_reports_are_on_their_way_is_given_back_before_goodbye() -> None:
+    world = World(acknowledging=False).welcome()
+    world.acknowledge()
+    world.agent.terminate(world.now, 25.0)
+    world.turn()
+    world.bundle(1, [1])
+    world.turn(0.1)
+    assert (world.released(), goodbyes(world)) == ([(1, "job-1")], 0)
+    for _ in range(3):
+        world.acknowledge()
+        world.turn(0.1)
+    assert isinstance(world.said[-1].report, Goodbye)
+
+
+def test_A11_what_comes_after_goodbye_is_the_leaders() -> None:
+    world = World().welcome()
+    world.agent.terminate(world.now, 25.0)
+    world.run_on(1)
+    assert goodbyes(world) == 1
+    world.bundle(1, [1])
+    world.run_on(1)
+    assert world.released() == []
+    assert isinstance(world.said[-1].report, Goodbye)
 
 
 @pytest.mark.parametrize("how", ["told to end", "drained"])

@@ -1,216 +1,25 @@
-"""Bad input by every way in, at one real coordinator that must not mind: refused by field, value and rule, while the good jobs between go on."""
+"""Bad input by SQL, the command line and Python: refused by field, value and rule; and what every way takes comes to the handler as it was."""
 
 import json
 import math
-import time
-from collections.abc import Generator, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import psycopg
 import pytest
-from inputs.bad_input import BAD, MESSAGES, PIECES, Case
+from inputs.bad_input import BAD, PIECES, Case
+from inputs.place import Place
 from promises import mixed_jobs
 from psycopg.types.json import Jsonb
-from worlds.world import MakeWorld, World
 
 from jobyard import InvalidJob
 from jobyard.cli import app as cli
 from jobyard.cli.exits import Exit
-from jobyard.contracts.ids import derived_job_id, new_job_id
+from jobyard.contracts.ids import new_job_id
 from jobyard.contracts.topics import MAX_MESSAGE_BYTES
-from jobyard.kafka.failures import KafkaFailure, KafkaRefused
-from jobyard.kafka.producer import Producer, open_producer
 
 pytestmark = pytest.mark.timeout(300)  # a start of all services under load included
-
-UNNAMED: Final = ("id", "kind")
-"""Fields without which a job can't be named: by Kafka it is then no refused job, but a row of quarantine."""
-
-
-class Row(NamedTuple):
-    """What became of a message, or a part of one."""
-
-    offset: int
-    reason: str
-
-
-class Place:
-    """One leader and one agent for the whole module, and what is sent to them."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.topic = world.topics.intake.name
-        self.producer: Producer = open_producer(world.addresses.kafka_bootstrap_servers, {}, timeout_s=30.0)
-        self.epoch = world.number("select epoch from jobyard.leases")
-        self.good: list[str] = []
-
-    def send(self, body: bytes | None) -> None:
-        told: list[KafkaFailure | None] = []
-        # None is a tombstone, which none of Jobyard's own producers sends
-        self.producer.produce(self.topic, body, on_delivery=told.append)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - so it is
-        assert self.producer.flush(30.0) == 0
-        assert told == [None]
-
-    def send_jobs(self, *jobs: bytes) -> None:
-        self.send(b'{"v":1,"jobs":[' + b",".join(jobs) + b"]}")
-
-    def good_job(self) -> bytes:
-        """One that must succeed, whatever is beside it."""
-        self.good.append(new_job_id())
-        return b'{"kind":"tiny","args":{"n":1},"id":"%s"}' % self.good[-1].encode()
-
-    def offset(self) -> int:
-        """Of the next message."""
-        return self.world.number("select (offsets -> %s ->> 'next')::bigint from jobyard.leases", self.topic)
-
-    def read_up(self, offset: int) -> None:
-        self.world.until(f"intake is read up to {offset}", lambda: self.offset() >= offset)
-
-    def refusals(self, ids: list[str]) -> dict[str, tuple[str, str]]:
-        """SQLSTATE and message of those that are refused."""
-        rows = self.world.rows(
-            "select job_id::text, error_type, error_message from jobyard.job_status where state = 'refused' and job_id = any (%s::uuid[])",
-            ids,
-        )
-        return {row["job_id"]: (row["error_type"], row["error_message"]) for row in rows}
-
-    def quarantined(self, since: int) -> list[Row]:
-        rows = self.world.rows(
-            'select "offset", reason from jobyard.quarantine where topic = %s and "offset" >= %s order by "offset", at', self.topic, since
-        )
-        return [Row(row["offset"], row["reason"]) for row in rows]
-
-    def demand_that_it_led_on(self) -> None:
-        """The good jobs have run, and nobody had to take over: no tick failed (L18), none outlasted its lease."""
-        self.world.until(
-            "the good jobs have succeeded",
-            lambda: (
-                self.world.number(
-                    "select count(*) from jobyard.job_status where state = 'succeeded' and job_id = any (%s::uuid[])", self.good
-                )
-                == len(self.good)
-            ),
-        )
-        assert self.world.number("select epoch from jobyard.leases") == self.epoch
-        log = self.world.log_of("coordinator")
-        assert not [line for line in log.splitlines() if "takes over again" in line or "Traceback" in line or "stumbled" in line]
-
-
-@pytest.fixture(scope="module")
-def place(module_world: MakeWorld) -> Generator[Place]:
-    with module_world() as world:
-        world.coordinator("coordinator")
-        world.agent("anna", slots=50)
-        world.until_active("anna")
-        made = Place(world)
-        yield made
-        made.producer.close(1.0)
-
-
-@pytest.fixture(autouse=True)
-def led_on(place: Place) -> Iterator[None]:
-    """After each test: the same leader leads, and what was good has run."""
-    yield
-    place.demand_that_it_led_on()
-
-
-def with_id(case: Case) -> tuple[str, bytes]:
-    """The case as a job of its own, that can be told from all others unless its id is what is wrong."""
-    job_id = new_job_id()
-    return job_id, json.dumps({"id": job_id, **case.written}).encode()
-
-
-def test_by_kafka_one_bad_job_among_good_ones_is_refused_alone(place: Place) -> None:
-    named = [(case, *with_id(case)) for case in BAD if case.field not in UNNAMED]
-    before = place.offset()
-    jobs = [job for _, _, job in named for job in (job, place.good_job())]
-    for first in range(0, len(jobs), 60):
-        place.send_jobs(*jobs[first : first + 60])
-    ids = [job_id for _, job_id, _ in named]
-    place.world.until("all are refused", lambda: len(place.refusals(ids)) == len(ids))
-    found = place.refusals(ids)
-    wrong = [(case.name, found[job_id]) for case, job_id, _ in named if found[job_id][0] != case.code or case.unsaid(found[job_id][1])]
-    assert wrong == []
-    assert place.quarantined(before) == []
-    assert len(named) > 130
-
-
-def test_by_kafka_what_has_no_usable_id_or_kind_goes_to_quarantine(place: Place) -> None:
-    cases = [case for case in BAD if case.field in UNNAMED]
-    before = place.offset()
-    for first in range(0, len(cases), 8):
-        place.send_jobs(*(job for case in cases[first : first + 8] for job in (with_id(case)[1], place.good_job())))
-    messages = -(-len(cases) // 8)
-    place.read_up(before + messages)
-    rows = place.quarantined(before)
-    assert [row.offset - before for row in rows] == [n // 8 for n in range(len(cases))]
-    untold = [
-        case.name
-        for n, case in enumerate(cases)
-        if not any(row.offset - before == n // 8 and not case.unsaid(row.reason) for row in rows)  # those of one message in any order
-    ]
-    assert untold == []
-
-
-def test_by_kafka_text_that_is_no_json_spoils_only_its_own_job(place: Place) -> None:
-    before = place.offset()
-    sent = [(new_job_id(), *piece) for piece in PIECES]
-    for job_id, _, text, _, _ in sent:
-        place.send_jobs(place.good_job(), b'{"kind":"tiny","id":"%s",%s}' % (job_id.encode(), text), place.good_job())
-    place.read_up(before + len(sent))
-    found = place.refusals([job_id for job_id, *_ in sent])
-    rows = {row.offset - before: row.reason for row in place.quarantined(before)}
-    for n, (job_id, name, _, field, said) in enumerate(sent):
-        reason = found[job_id][1] if field else rows[n]
-        assert said in reason, (name, reason)
-        assert len(reason) < 900, name
-        assert reason.isprintable(), name
-    assert len(found) + len(rows) == len(sent)
-
-
-def test_by_kafka_what_is_no_message_goes_to_quarantine_with_its_offset_and_reason(place: Place) -> None:
-    before = place.offset()
-    for message in MESSAGES:
-        place.send(message.body)
-    place.send_jobs(place.good_job())
-    place.read_up(before + len(MESSAGES) + 1)
-    rows = place.quarantined(before)
-    assert [row.offset - before for row in rows] == list(range(len(MESSAGES)))
-    assert [(message.name, row.reason) for message, row in zip(MESSAGES, rows, strict=True) if message.reason not in row.reason] == []
-    assert all(row.reason.isprintable() and len(row.reason) < 900 for row in rows)
-
-
-def test_by_kafka_a_hundred_thousand_jobs_in_one_message_are_taken_tick_by_tick(place: Place) -> None:
-    """As many as one message may hold; of a kind that nobody runs, half of them wrong in one way or another, and each wrong one of a kind of its own."""
-    before = place.offset()
-    ids = [new_job_id() for _ in range(10_000)]
-    refused = b",".join(b'{"kind":"w%d","id":"%s","size":0}' % (n, job_id.encode()) for n, job_id in enumerate(ids))
-    tiny = b",".join([b'{"kind":"nobody","args":{}}'] * 89_000)
-    begun = time.monotonic()
-    place.send(b'{"v":1,"jobs":[' + place.good_job() + b"," + refused + b"," + tiny + b",7" * 998 + b"," + place.good_job() + b"]}")
-    place.send_jobs(place.good_job())
-    place.read_up(before + 2)
-    took = time.monotonic() - begun
-    assert (
-        place.world.number("select count(*) from jobyard.pending p join jobyard.kinds k using (kind_id) where k.kind = 'nobody'") == 89_000
-    )
-    assert place.world.number("select count(*) from jobyard.job_events where event = 'refused' and job_id = any (%s::uuid[])", ids) == len(
-        ids
-    )
-    (*parts, whole) = place.quarantined(before)
-    assert [row.reason for row in parts] == ["job 7 must be a JSON object"] * 9
-    assert "989 more jobs of this message are wrong and cannot be named, job 7 must be a JSON object" in whole.reason
-    assert took < 100
-
-
-def test_by_kafka_a_message_over_the_limit_is_refused_before_it_is_sent_and_by_the_broker(place: Place) -> None:
-    large = b'{"v":1,"jobs":[{"kind":"tiny","args":{"a":"' + b"x" * 10_000_000 + b'"}}]}'
-    with pytest.raises(KafkaRefused, match=r"(?i)message size too large|larger"):
-        place.producer.produce(place.topic, large)
-    with pytest.raises(InvalidJob, match=r"10000\d\d\d bytes of JSON are more than the 1048576"):
-        mixed_jobs.echo.options(via="kafka").submit("x" * 10_000_000)
 
 
 def test_by_sql_each_is_an_error_of_its_own_and_aborts_only_its_transaction(place: Place) -> None:
@@ -473,14 +282,3 @@ def test_a_kind_that_no_agent_knows_waits_and_job_show_says_so(via: str, place: 
     shown = " ".join(capsys.readouterr().out.split())
     assert "waits_for an agent that runs kind unheard-of: none of lane default does. Kinds that they run: blocking, broken, echo" in shown
     assert cli.run(["job", "list", "--stuck", "--kind", "unheard-of"]) == Exit.DONE
-
-
-def test_L19_an_id_is_judged_by_the_brokers_time(place: Place) -> None:
-    """An id of one that sits at the bound: a moment younger than seven days is taken, a moment older is refused."""
-    now = time.time()
-    taken, old = derived_job_id(now - 7 * 86_400 + 3600, "a"), derived_job_id(now - 7 * 86_400 - 60, "b")
-    before = place.offset()
-    place.send_jobs(*(b'{"kind":"tiny","args":{"n":1},"id":"%s"}' % one.encode() for one in (taken, old)))
-    place.good.append(taken)
-    place.read_up(before + 1)
-    assert [row.reason for row in place.quarantined(before)] == [f"id {old} is 7.0 days old; at most 7 are allowed"]

@@ -2,7 +2,6 @@
 
 import argparse
 import gc
-import logging
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -26,7 +25,6 @@ _GARBAGE = (50_000, 50, 100)
 
 def main(arguments: Sequence[str]) -> int:
     """The exit status: 0 if every invariant held."""
-    logging.disable(logging.CRITICAL)  # the product's own lines, of each simulated process
     gc.set_threshold(*_GARBAGE)
     chosen = _parser().parse_args(arguments)
     if chosen.case:

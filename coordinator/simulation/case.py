@@ -59,7 +59,7 @@ class Case:
     @classmethod
     def drawn(cls, seed: int) -> "Case":
         """A world of a size that the seed tells."""
-        chance = Random(f"size {seed}")  # noqa: S311 - simulated chance must be repeatable
+        chance = Random(f"size {seed}")
         return cls(seed, chance.choice((10, 25, 50, 100)), chance.randint(1, 5), chance.randint(1, 3), chance.choice((15.0, 30.0, 60.0)))
 
     @property

@@ -97,7 +97,7 @@ class Figures:
 
 def run(load: Load, rules: Rules, series: Series | None = None) -> Figures:
     """All of it, until every job has ended."""
-    chance = Random(load.seed)  # noqa: S311 - simulated chance must be repeatable
+    chance = Random(load.seed)
     world = World(chance, rules, 2, Checking(full=1_000_000, knowledge=10**9, message=50, order=False, remembered=False))
     figures = Figures(load)
     world.database.committed.append(figures.waits.committed)

@@ -54,7 +54,7 @@ def huge_job() -> Story:
 
 
 def _world(title: str, agents: int, slots: int) -> tuple[World, Series]:
-    world = World(Random(1), RULES, 1, Checking(knowledge=200))  # noqa: S311 - simulated chance must be repeatable
+    world = World(Random(1), RULES, 1, Checking(knowledge=200))
     world.agents(lambda: ({_KIND: 1}, float(slots), slots), agents)
     series = Series(title, _EVERY_S)
     series.watch(world)

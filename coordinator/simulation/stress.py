@@ -37,7 +37,7 @@ class Outcome:
 
 def run(case: Case, rules: Rules = QUICK, checking: Checking | None = None) -> Outcome:
     """The whole history of a case."""
-    chance = Random(case.seed)  # noqa: S311 - simulated chance must be repeatable
+    chance = Random(case.seed)
     faults = plan.drawn(case, chance)
     world = World(chance, rules, case.coordinators, checking or Checking())
     outcome = Outcome(case, planned=len(faults))

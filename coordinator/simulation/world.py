@@ -1,5 +1,6 @@
 """A whole lane in one process: coordinators, agents, Kafka, the Master DB, clients, and what must hold of them after every step."""
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -167,13 +168,16 @@ class World:
     # -- running it
 
     def run_until(self, when: float, enough: Callable[[], bool] | None = None) -> None:
-        """Go on up to a time, or until it is enough. Violation if something does not hold."""
+        """Go on up to a time, or until it is enough; nothing is logged meanwhile. Violation if something does not hold."""
+        silent = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)  # the product's own lines, of each simulated process
         for point in Point:
             points.arm(point, partial(self._reached, point))
         try:
             self.schedule.run_until(when, enough)
         finally:
             points.disarm()
+            logging.disable(silent)
 
     def heal(self) -> None:
         """Nothing breaks any more, what stands still goes on, and what was paused is resumed."""

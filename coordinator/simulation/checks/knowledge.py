@@ -63,9 +63,8 @@ class Knowledge:
         silent.add("waiting")
         for name, value in mine.items():
             if name not in silent and value != found[name]:
-                raise Violation(
-                    "T2", f"{name}: the leader knows {_part(value, found[name])}, a take-over would know {_part(found[name], value)}"
-                )
+                lost, extra = _part(value, found[name]), _part(found[name], value)
+                raise Violation("T2", f"{name}: the leader knows {lost}, a take-over would know {extra}")
 
     @staticmethod
     def _waiting(lane: Lane, loaded: Lane) -> None:
@@ -79,7 +78,9 @@ class Knowledge:
 
 def _part(value: object, other: object) -> object:
     """What is different, of lists."""
-    if not isinstance(value, list) or not isinstance(other, list):
-        return cast(object, value)
-    known = cast("list[object]", other)
-    return [one for one in cast("list[object]", value) if one not in known][:5]
+    found, known = _listed(value), _listed(other)
+    return value if found is None or known is None else [one for one in found if one not in known][:5]
+
+
+def _listed(value: object) -> list[object] | None:
+    return cast("list[object]", value) if isinstance(value, list) else None

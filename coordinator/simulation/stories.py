@@ -25,8 +25,9 @@ def machine_joins() -> Story:
     _submit(world, [2.0] * 160, 4.0)
     at = 20.0
     world.schedule.at(at, lambda: _join(world, 2), "machines join")
+    series.mark(2.0, "160 jobs are due")
     series.mark(at, "a3 and a4 join")
-    return _told(world, series, 60.0)
+    return _told(world, series, 40.3)
 
 
 def machine_dies() -> Story:
@@ -38,23 +39,26 @@ def machine_dies() -> Story:
     series.mark(at, "a2 dies")
     series.mark(at + RULES.unreachable_after_s, "unreachable: gets nothing new")
     series.mark(at + RULES.lost_after_s, "lost: its jobs wait again")
-    return _told(world, series, 50.0)
+    return _told(world, series, 40.3)
 
 
 def huge_job() -> Story:
     """A job as large as a machine comes while small ones keep all machines busy: after a while one is kept free for it."""
-    world, series = _world("A job of a whole machine's size among small ones", 3, 8)
-    _submit(world, [2.0 + number * 0.1 for number in range(700)], 2.0)
+    world, series = _world("A job of a whole machine's size among small ones", 3, 8, seed=5)
+    _submit(world, [2.0 + number * 0.2 for number in range(340)], 4.0)
     at = 12.0
     job = _job(world, at, size=8.0)
     world.order([Order(at, job, Script((Start(8.0),)), ("sql",))])
     series.mark(at, "a job of size 8 is due")
-    series.mark(at + RULES.reserve_after_s, "a machine is kept for it")
-    return _told(world, series, 82.0)
+    story = _told(world, series, 80.3)
+    starts = next(moment for moment in story.moments if moment.whole)
+    series.mark(at + RULES.reserve_after_s, f"{starts.whole[0]} is kept for it")
+    series.mark(world.ledger.runs[job.id][0].at, "it starts")
+    return story
 
 
-def _world(title: str, agents: int, slots: int) -> tuple[World, Series]:
-    world = World(Random(1), RULES, 1, Checking(knowledge=200))
+def _world(title: str, agents: int, slots: int, seed: int = 1) -> tuple[World, Series]:
+    world = World(Random(seed), RULES, 1, Checking(knowledge=200))
     world.agents(lambda: ({_KIND: 1}, float(slots), slots), agents)
     series = Series(title, _EVERY_S)
     series.watch(world)

@@ -34,17 +34,39 @@ def test_a_machine_that_joins_takes_what_waits_and_nothing_moves(told: dict[str,
 def test_a_machine_that_dies_gives_its_jobs_back_when_it_is_lost(told: dict[str, Story]) -> None:
     story = told["machine-dies"]
     lost = 14.0 + RULES.lost_after_s
-    assert at(story, lost - 2.0).room["a2"] > 0
-    assert "a2" not in at(story, lost + 2.0).room
+    believed, known = at(story, lost - 2.0), at(story, lost + 2.0)
+    assert believed.held["a2"] > 0
+    assert "a2" not in believed.busy
+    assert "a2" not in known.held
     assert story.moments[-1].ended == 320
 
 
 def test_a_huge_job_gets_a_machine_kept_free_for_it(told: dict[str, Story]) -> None:
     story = told["huge-job"]
-    kept_from = 12.0 + RULES.reserve_after_s
-    rooms = [moment.room for moment in story.moments if kept_from < moment.at < kept_from + 6.0]
-    assert min(min(room.values()) for room in rooms) < 0.5
-    assert story.moments[-1].ended == 701
+    first = next(moment for moment in story.moments if moment.whole)
+    assert 12.0 + RULES.reserve_after_s <= first.at < 12.0 + RULES.reserve_after_s + 6.5, "small jobs last at most 5.6 s"
+    (kept,) = first.whole
+    drains = [moment.held[kept] for moment in story.moments if 12.0 + RULES.reserve_after_s < moment.at < first.at]
+    assert drains == sorted(drains, reverse=True), "it gets nothing but the large job"
+    assert story.moments[-1].ended == 341
+    assert [mark.what for mark in story.marks][1:] == [f"{kept} is kept for it", "it starts"]
+
+
+def test_a_picture_tells_its_units_and_what_its_colours_mean(told: dict[str, Story]) -> None:
+    for name, story in told.items():
+        picture = drawn(story)
+        for word in (
+            "jobs that wait",
+            "8 slots",
+            "0 s",
+            "waits",
+            "runs",
+            "placed, as the leader believes",
+            "free",
+            story.title.split("'")[0],
+        ):
+            assert word in picture, f"{name}: {word}"
+        assert ("the large job" in picture) == (name == "huge-job")
 
 
 def test_the_pictures_of_the_page_are_these(told: dict[str, Story]) -> None:

@@ -126,12 +126,16 @@ def _tell(figures: Figures) -> None:
     )
     _say(f"faults               {', '.join(f'{count} × {kind}' for kind, count in sorted(figures.faults.items()))}")
     _say(f"invariants checked   {figures.checks:,} times")
-    _say(f"placed               {figures.placed:,} jobs in {figures.bundles:,} bundles; {figures.starts:,} handlers called")
+    _say(
+        f"placed               {figures.placed:,} jobs in {figures.bundles:,} bundles, {figures.alone:,} of one job, "
+        f"the largest of {figures.most}; {figures.starts:,} handlers called"
+    )
+    _say(f"  by rule            {', '.join(f'{rule} {count:,}' for rule, count in sorted(figures.rules.items()))}")
     _say(
         f"core                 {figures.per_second:,.0f} placements a second of processor time "
         f"({parts['hear']:.1f} s hearing, {parts['decide']:.1f} s deciding)"
     )
-    _say(f"utilisation          {figures.utilisation:.1%} of the slots, while jobs came")
+    _say(f"utilisation          {figures.utilisation:.1%} of the slots of agents that run all kinds, while jobs came")
     _say("wait, due to placed  median      99 %")
     for priority, name in enumerate(NAMES):
         half, most = figures.waits.of(priority, 0.5), figures.waits.of(priority, 0.99)

@@ -1,8 +1,10 @@
 """Kafka: topics with ids, partitions with offsets, records that go by retention or with their topic."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+from jobyard.contracts.codec import decode_control
 from jobyard.contracts.errors import ServiceUnavailable
 from jobyard.contracts.moments import Instant
 from jobyard.contracts.topics import LaneTopics
@@ -60,7 +62,8 @@ class Topic:
 class Broker:
     """All topics of a lane. `down_until`: nobody gets an answer before. Also the admin client of coordinators (TopicAdmin).
 
-    `destroyed`: called before a topic's records are gone.
+    `destroyed`: called before a topic's records are gone. `sparing`: of a control message only the agent that it names is told, and it reads no others: for
+    lanes with many agents, where all the others would look at each message, and do nothing with it.
     """
 
     def __init__(self, schedule: Schedule, wall: Callable[[], Instant], topics: LaneTopics) -> None:
@@ -69,7 +72,11 @@ class Broker:
         self.topics = {topic.name: Topic(topic.name, topic.partitions) for topic in topics.all()}
         self.down_until = 0.0
         self.destroyed: Callable[[Topic], None] = lambda topic: None
-        self._watchers: dict[tuple[str, int], list[Watcher]] = {}
+        self.sparing = False
+        self._control = topics.control.name
+        self._offsets: dict[str, list[int]] = {}
+        self._watchers: dict[tuple[str, int], list[tuple[str, Watcher]]] = {}
+        self._named: dict[tuple[str, int, str], list[Watcher]] = {}
 
     @property
     def up(self) -> bool:
@@ -87,21 +94,36 @@ class Broker:
         if partition is None:
             return None
         offset = partition.append(value, self._wall())
-        for watcher in self._watchers.get((topic, number), ()):
-            watcher(topic, number)
+        if self.sparing and topic == self._control:
+            name = decode_control(value).agent
+            self._offsets.setdefault(name, []).append(offset)
+            for watcher in self._named.get((topic, number, name), ()):
+                watcher(topic, number)
+        else:
+            for _, watcher in self._watchers.get((topic, number), ()):
+                watcher(topic, number)
         return offset
 
-    def watch(self, topic: str, number: int, watcher: Watcher) -> None:
-        """Be told of each record."""
-        self._watchers.setdefault((topic, number), []).append(watcher)
+    def watch(self, topic: str, number: int, watcher: Watcher, name: str = "") -> None:
+        """Be told of each record. `name`: of an agent."""
+        self._watchers.setdefault((topic, number), []).append((name, watcher))
+        self._named.setdefault((topic, number, name), []).append(watcher)
 
-    def unwatch(self, topic: str, number: int, watcher: Watcher) -> None:
+    def unwatch(self, topic: str, number: int, watcher: Watcher, name: str = "") -> None:
         """Be told no more."""
-        self._watchers[topic, number].remove(watcher)
+        self._watchers[topic, number].remove((name, watcher))
+        self._named[topic, number, name].remove(watcher)
+
+    def addressed(self, name: str, after: int) -> list[int]:
+        """Offsets of the control messages to an agent, from this one on, while it is `sparing`."""
+        offsets = self._offsets.get(name, [])
+        return offsets[bisect_left(offsets, after) :]
 
     def destroy(self, name: str) -> None:
         """Deleted and made again, empty: with as many partitions as topics are made with."""
         topic = self.topics[name]
+        if name == self._control:
+            self._offsets.clear()
         self.destroyed(topic)
         topic.lives += 1
         topic.id = f"{name}#{topic.lives}"

@@ -1,5 +1,7 @@
 """A lane at its full size: a thousand agents, a million jobs, machines that die and join, a coordinator that dies. What it cost, how long jobs waited."""
 
+import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -20,15 +22,19 @@ from jobyard.coordinator.simulation.violation import Violation
 from jobyard.coordinator.simulation.world import Checking, World
 
 _BATCH_S: Final = 0.02
-_KINDS: Final = {"tiny": (0.05, 60), "short": (0.4, 32), "long": (4.0, 8)}
+_KINDS: Final = {"blink": (0.003, 56), "tiny": (0.05, 10), "short": (0.4, 26), "long": (4.0, 8)}
 """Kind → how long it lasts on average, and how many of a hundred jobs are of it."""
+_QUICK: Final = ("blink", "tiny")
+"""What all agents run; every fourth one runs nothing else, so that it is idle most of the time and very short jobs travel in bundles (S11)."""
+_QUICK_ONLY_EVERY: Final = 4
 _PRIORITIES: Final = (0, 1, 1, 2, 2, 2, 2, 2, 3, 4)
 _GONE_S: Final = 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """`busy`: the share of all slots that the jobs need. `deaths`: of agents, each with another that joins later; `leaders`: coordinators that die."""
+    """`busy`: how much of the slots of agents that run all kinds the longer jobs need. `deaths`: of agents, each with another that joins later; `leaders`:
+    coordinators that die."""
 
     agents: int = 1_000
     jobs: int = 1_000_000
@@ -41,15 +47,21 @@ class Load:
     @property
     def rate(self) -> float:
         """Jobs a second."""
-        mean = sum(seconds * share for seconds, share in _KINDS.values()) / 100
-        return self.agents * self.slots * self.busy / mean
+        mean = sum(seconds * share for kind, (seconds, share) in _KINDS.items() if kind not in _QUICK) / 100
+        return self.slots_for_all * self.busy / mean
+
+    @property
+    def slots_for_all(self) -> int:
+        """Slots of agents that run all kinds."""
+        return (self.agents - self.agents // _QUICK_ONLY_EVERY) * self.slots
 
 
 @dataclass(slots=True)
 class Waits:
-    """Seconds from due to placed, of jobs placed for the first time, by priority."""
+    """Seconds from due to placed, of jobs placed for the first time, by priority. `sizes`: bundles by how many jobs they had."""
 
     by_priority: list[list[float]] = field(default_factory=lambda: [[] for _ in NAMES])
+    sizes: Counter[int] = field(default_factory=Counter[int])
 
     def committed(
         self, store: SimulatedStore, events: Sequence[Event], offsets: dict[str, tuple[str, int]], fence: int, epoch: int
@@ -58,6 +70,7 @@ class Waits:
         for event in events:
             if isinstance(event, e.Placed):
                 bundle = event.bundle
+                self.sizes[len(bundle.jobs)] += 1
                 waits = self.by_priority[bundle.priority]
                 for job, attempt in zip(bundle.jobs, bundle.attempts, strict=True):
                     if attempt == 1:
@@ -71,7 +84,10 @@ class Waits:
 
 @dataclass(slots=True)
 class Figures:
-    """What a load came to. `took`: real seconds, in all and inside the parts of ticks."""
+    """What a load came to. `took_s`, `parts_s`: real seconds, in all and inside the parts of ticks. `rules`: placements by rule.
+
+    `alone`: bundles of one; `most`: jobs of the largest.
+    """
 
     load: Load
     steps: int = 0
@@ -82,6 +98,9 @@ class Figures:
     parts_s: dict[str, float] = field(default_factory=dict[str, float])
     placed: int = 0
     bundles: int = 0
+    rules: dict[str, int] = field(default_factory=dict[str, int])
+    alone: int = 0
+    most: int = 0
     starts: int = 0
     ticks: int = 0
     utilisation: float = 0.0
@@ -99,6 +118,7 @@ def run(load: Load, rules: Rules, series: Series | None = None) -> Figures:
     """All of it, until every job has ended."""
     chance = Random(load.seed)
     world = World(chance, rules, 2, Checking(full=1_000_000, knowledge=10**9, message=50, order=False, remembered=False))
+    world.broker.sparing = True
     figures = Figures(load)
     world.database.committed.append(figures.waits.committed)
     if series is not None:
@@ -111,7 +131,9 @@ def run(load: Load, rules: Rules, series: Series | None = None) -> Figures:
     figures.took_s = perf_counter() - began
     figures.steps, figures.checks, figures.virtual_s = world.schedule.steps, world.checks, world.schedule.now
     figures.faults, figures.parts_s = dict(world.faults.done), dict(world.database.took_s)
-    figures.placed, figures.bundles = sum(world.placements.rules.values()), world.placements.checked
+    figures.rules = world.placements.rules
+    figures.placed, figures.bundles = sum(figures.rules.values()), world.placements.checked
+    figures.alone, figures.most = figures.waits.sizes[1], max(figures.waits.sizes, default=0)
     figures.starts = world.ledger.starts
     figures.ticks = sum(candidate.ticks for candidate in world.candidates)
     figures.utilisation = _utilisation(world, load)
@@ -120,7 +142,13 @@ def run(load: Load, rules: Rules, series: Series | None = None) -> Figures:
 
 def _live(world: World, load: Load) -> None:
     chance = world.chance
-    world.agents(lambda: (dict.fromkeys(_KINDS, 1), float(load.slots), load.slots), load.agents)
+    number = itertools.count(1)
+
+    def make() -> tuple[dict[str, int], float, int]:
+        kinds = _KINDS if next(number) % _QUICK_ONLY_EVERY else _QUICK
+        return dict.fromkeys(kinds, 1), float(load.slots), load.slots
+
+    world.agents(make, load.agents)
     world.run_until(3.0)  # all have joined
     lasts = load.jobs / load.rate
     world.schedule.after(0.0, lambda: _submit(world, load, load.jobs), "load begins")
@@ -173,11 +201,13 @@ def _leader_dies(world: World) -> None:
 
 
 def _utilisation(world: World, load: Load) -> float:
-    """The share of all slots' time that went into work, while jobs came."""
+    """How much of the time of the slots for all kinds went into the longer ones, while jobs came."""
     first, last = 3.0, 3.0 + load.jobs / load.rate
     worked = 0.0
-    for runs in world.ledger.runs.values():
+    for job, runs in world.ledger.runs.items():
+        if world.database.tables.jobs[job].kind in _QUICK:
+            continue
         for run in runs:
             if run.outcome is Outcome.SUCCEEDED and run.until is not None:
                 worked += max(0.0, min(run.until, last) - max(run.at, first))
-    return worked / (load.agents * load.slots * (last - first))
+    return worked / (load.slots_for_all * (last - first))

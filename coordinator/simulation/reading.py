@@ -11,22 +11,23 @@ MOST: Final = 500
 
 
 class _Place:
-    """`seen`: offsets read since the topic's id was last looked at; in a topic made anew they are not read a second time."""
+    """`seen`: from this offset on all up to `next` were read since the topic's id was last looked at; in a topic made anew they are not read a second
+    time (`skip`)."""
 
     __slots__ = ("next", "seen", "skip", "topic_id")
 
     def __init__(self, topic_id: str, offset: int) -> None:
         self.topic_id = topic_id
-        self.next = offset
-        self.seen: set[int] = set()
-        self.skip: set[int] = set()
+        self.next = self.seen = offset
+        self.skip = range(0)
 
 
 class Reading:
-    """Places by topic and partition. `ids` are looked at when a place is out of range, and when `look` is called."""
+    """Places by topic and partition. Topics' ids are looked at when a place is out of range, and when `look` is called. `name`: of the agent."""
 
-    def __init__(self, broker: Broker, control: str, buckets: str) -> None:
+    def __init__(self, broker: Broker, control: str, buckets: str, name: str) -> None:
         self._broker = broker
+        self._name = name
         self._control = control
         self._buckets = buckets
         self._places: dict[tuple[str, int], _Place] = {}
@@ -66,7 +67,7 @@ class Reading:
                 self._anew(place, found)
                 self.stir(name, number)
             else:
-                place.seen.clear()
+                place.seen = place.next
 
     def read(self, control: list[ControlMessage], bundles: list[BundleMessage]) -> bool:
         """What has come. Whether more is there."""
@@ -85,13 +86,16 @@ class Reading:
                     self._anew(place, found)
                 else:
                     place.next = partition.first if place.next < partition.first else partition.end
-                    place.seen.clear()
+                    place.seen = place.next
+            if self._broker.sparing and name == self._control:
+                mine = [offset for offset in self._broker.addressed(self._name, place.next) if offset not in place.skip]
+                control += [codec.decode_control(partition.record(offset)[0]) for offset in mine]
+                place.next = partition.end
+                continue
             while place.next < partition.end and left:
                 offset = place.next
                 place.next += 1
-                place.seen.add(offset)
                 if offset in place.skip:
-                    place.skip.discard(offset)
                     continue
                 value, _ = partition.record(offset)
                 left -= 1
@@ -110,5 +114,5 @@ class Reading:
 
     @staticmethod
     def _anew(place: _Place, topic_id: str) -> None:
-        place.topic_id, place.next = topic_id, 0
-        place.skip, place.seen = place.seen, set()
+        place.skip = range(place.seen, place.next)
+        place.topic_id, place.next, place.seen = topic_id, 0, 0

@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Callable
+from struct import Struct
 from typing import Final
 from zlib import crc32
 
@@ -11,6 +12,7 @@ DEEPEST: Final = 60
 """Waits inside waits; deeper ones take no time."""
 _STANDSTILL: Final = 200_000
 """So many steps without time going on are a loop."""
+_PACKED: Final = Struct("<d").pack
 
 
 class Entry:
@@ -28,13 +30,14 @@ class Entry:
 class Schedule:
     """`now`: seconds since the beginning. `steps`: how many events have happened. `trace`: a sum over all of them, equal for equal runs.
 
-    `each`: called after every step. A part that waits lets others go on (`run_until` inside an event): so ticks overlap with all else.
+    `each`: called after every `every` steps. A part that waits lets others go on (`run_until` inside an event): so ticks overlap with all else.
     """
 
     def __init__(self) -> None:
         self.now = 0.0
         self.steps = 0
         self.trace = 0
+        self.every = 1
         self.each: Callable[[], None] = lambda: None
         self._heap: list[tuple[float, int, Entry]] = []
         self._count = 0
@@ -71,9 +74,10 @@ class Schedule:
                 elif self.steps - self._since > _STANDSTILL:
                     raise Violation("progress", f"{_STANDSTILL} steps at {self.now} s, the last: {entry.label}")
                 self.steps += 1
-                self.trace = crc32(f"{at!r} {entry.label}".encode(), self.trace)
+                self.trace = crc32(_PACKED(at), crc32(entry.label.encode(), self.trace))
                 entry.what()
-                self.each()
+                if self.steps % self.every == 0:
+                    self.each()
                 if enough is not None and enough():
                     return
             self.now = max(self.now, when)

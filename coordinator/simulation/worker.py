@@ -73,7 +73,7 @@ class Worker:
         self.clock = LeaseClock(machine.monotonic, machine.wall)
         self.outbox = Outbox(schedule, chance, broker, link, topics.reports.name, name, self._acknowledged)
         self.handlers = Handlers(schedule, self.clock, self, ledger, scripts, process)
-        self._reading = Reading(broker, topics.control.name, topics.buckets.name)
+        self._reading = Reading(broker, topics.control.name, topics.buckets.name, name)
         self._frozen_until = 0.0
         self._turn: Entry | None = None
         self._look_at = schedule.now + rules.topics_every_s
@@ -85,7 +85,7 @@ class Worker:
         self._signals: list[float] = []
         self._reading.find_control()
         for key in self._reading.keys:
-            broker.watch(*key, self._comes)
+            broker.watch(*key, self._comes, name)
         self._wake(schedule.now)
 
     # -- what is done to it
@@ -108,7 +108,7 @@ class Worker:
         if self._turn is not None:
             self._turn.dropped = True
         for key in self._reading.keys:
-            self._broker.unwatch(*key, self._comes)
+            self._broker.unwatch(*key, self._comes, self.name)
         self.outbox.die()
         self.handlers.close()
         self._over(self)
@@ -189,9 +189,9 @@ class Worker:
             elif isinstance(action, Assign):
                 added, dropped = self._reading.assign(action.buckets)
                 for key in dropped:
-                    self._broker.unwatch(*key, self._comes)
+                    self._broker.unwatch(*key, self._comes, self.name)
                 for key in added:
-                    self._broker.watch(*key, self._comes)
+                    self._broker.watch(*key, self._comes, self.name)
                     self._reading.stir(*key)
                 more = more or bool(added)
             elif isinstance(action, Reread):

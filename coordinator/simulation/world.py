@@ -80,7 +80,7 @@ class World:
         self.ledger.watch = self.starts.watch
         self.database.committed = [self.commits.committed, self.placements.committed, self._committed, self.knowledge.committed]
         self.clients = Clients(schedule, chance, self.broker, self.database, self.topics, self.placements.wrote, self._notify)
-        schedule.each = self._stepped
+        schedule.every, schedule.each = checking.full, self.commits.everything
         self.candidates = [
             Candidate(
                 name=f"coordinator {number}",
@@ -208,10 +208,6 @@ class World:
         if point is Point.MESSAGES_TAKEN:
             self.database.tick_began()
         self.faults.reached(point, *facts)
-
-    def _stepped(self) -> None:
-        if self.schedule.steps % self.checking.full == 0:
-            self.commits.everything()
 
     def _committed(
         self, store: SimulatedStore, events: Sequence[Event], offsets: dict[str, tuple[str, int]], fence: int, epoch: int

@@ -111,7 +111,7 @@ def _judge(outcome: Outcome, keep: Path | None, *, quietly: bool = False) -> int
 
 def _load(wanted: Load, file: Path | None) -> int:
     series = Series(f"{wanted.agents:,} agents, {wanted.jobs:,} jobs", 1.0) if file is not None else None
-    figures = load.run(wanted, RULES, series)
+    figures = load.run(wanted, RULES, series, _say)
     if file is not None and series is not None:
         file.write_bytes(msgspec.json.encode(series.story))
     _tell(figures)

@@ -1,5 +1,6 @@
 """One simulated history, named by a few numbers: what a failing seed is repeated and shrunk by."""
 
+import dataclasses
 from dataclasses import dataclass
 from random import Random
 
@@ -43,11 +44,15 @@ class _Text(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     coordinators: int
     seconds: float
     faults: list[int] | None = None
+    memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`seconds`: for how long jobs come and things break; then all is mended, and everything must end. `faults`: which of the plan's; None: all."""
+    """`seconds`: for how long jobs come and things break; then all is mended, and everything must end. `faults`: which of the plan's; None: all.
+
+    `memory`: how many waiting jobs of a priority and kind a leader holds at most; None: all there are.
+    """
 
     seed: int
     jobs: int
@@ -55,18 +60,25 @@ class Case:
     coordinators: int
     seconds: float
     faults: tuple[int, ...] | None = None
+    memory: int | None = None
 
     @classmethod
     def drawn(cls, seed: int) -> "Case":
         """A world of a size that the seed tells."""
         chance = Random(f"size {seed}")
-        return cls(seed, chance.choice((10, 25, 50, 100)), chance.randint(1, 5), chance.randint(1, 3), chance.choice((15.0, 30.0, 60.0)))
+        jobs, agents, coordinators = chance.choice((10, 25, 50, 100)), chance.randint(1, 5), chance.randint(1, 3)
+        return cls(seed, jobs, agents, coordinators, chance.choice((15.0, 30.0, 60.0)), memory=chance.choice((None, None, 1, 3)))
+
+    @property
+    def rules(self) -> Rules:
+        """Those that it goes by."""
+        return QUICK if self.memory is None else dataclasses.replace(QUICK, read_ahead=self.memory)
 
     @property
     def text(self) -> str:
         """As `parsed` reads it."""
         faults = None if self.faults is None else list(self.faults)
-        return msgspec.json.encode(_Text(self.seed, self.jobs, self.agents, self.coordinators, self.seconds, faults)).decode()
+        return msgspec.json.encode(_Text(self.seed, self.jobs, self.agents, self.coordinators, self.seconds, faults, self.memory)).decode()
 
     @classmethod
     def parsed(cls, text: str) -> "Case":
@@ -75,6 +87,5 @@ class Case:
             found = msgspec.json.decode(text, type=_Text)
         except msgspec.MsgspecError as error:
             raise ValueError(f"no case: {error}") from None
-        return cls(
-            found.seed, found.jobs, found.agents, found.coordinators, found.seconds, None if found.faults is None else tuple(found.faults)
-        )
+        faults = None if found.faults is None else tuple(found.faults)
+        return cls(found.seed, found.jobs, found.agents, found.coordinators, found.seconds, faults, found.memory)

@@ -60,6 +60,7 @@ class Faults:
             "cancel": self._command,
             "retry": self._command,
             "reschedule": self._command,
+            "explain": self._command,
             "unknown job": self._unknown_job,
             "id held by a transaction": self._id_held,
             "lane paused": self._lane_paused,
@@ -282,7 +283,7 @@ class Faults:
         known = sorted(world.database.tables.jobs)
         if not known or world.schedule.now < world.database.down_until:
             return False
-        args: dict[str, object] = {"reason": "why not"}
+        args: dict[str, object] = {} if fault.kind == "explain" else {"reason": "why not"}
         if fault.kind == "reschedule":
             args = {"run_at": round(world.database.now() + fault.seconds - 1.0, 6)} if fault.who % 3 else {"priority": "critical"}
         world.clients.command(fault.kind, known[fault.who % len(known)], args)

@@ -100,7 +100,15 @@ class Handlers:
         if start.lasts_s > _BEGUN_S or timeout is not None:
             deadline = None if timeout is None else self._clock.ran() + timeout
             self._facts.begun(held, self._clock.now(), self._clock.wall(), deadline)
+            if start.lasts_s > _BEGUN_S:
+                for done in (0.2, 0.6):
+                    self._schedule.after(done * start.lasts_s, partial(self._progress, attempt, done), "progress")
         attempt.entry = self._schedule.after(start.lasts_s, lambda: self._end(attempt), "ends")
+
+    def _progress(self, attempt: _Attempt, done: float) -> None:
+        """What the handler says of itself, if it still runs."""
+        if not self._dead and attempt.run is not None and attempt.run.until is None and self._schedule.now >= self.frozen_until:
+            self._facts.progressed(attempt.held, done, 1.0, "")
 
     def _end(self, attempt: _Attempt) -> None:
         if self._postponed(attempt, lambda: self._end(attempt)):

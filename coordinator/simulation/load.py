@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from time import perf_counter
@@ -29,6 +29,7 @@ _QUICK: Final = ("blink", "tiny")
 _QUICK_ONLY_EVERY: Final = 4
 _PRIORITIES: Final = (0, 1, 1, 2, 2, 2, 2, 2, 3, 4)
 _GONE_S: Final = 8.0
+_TOLD_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +115,8 @@ class Figures:
         return self.placed / core if core else 0.0
 
 
-def run(load: Load, rules: Rules, series: Series | None = None) -> Figures:
-    """All of it, until every job has ended."""
+def run(load: Load, rules: Rules, series: Series | None = None, say: Callable[[str], None] = lambda text: None) -> Figures:
+    """All of it, until every job has ended. `say`: gets a line now and then."""
     chance = Random(load.seed)
     world = World(chance, rules, 2, Checking(full=1_000_000, knowledge=10**9, message=50, order=False, remembered=False))
     world.broker.sparing = True
@@ -124,6 +125,13 @@ def run(load: Load, rules: Rules, series: Series | None = None) -> Figures:
     if series is not None:
         series.watch(world)
     began = perf_counter()
+
+    def tell() -> None:
+        tables, took = world.database.tables, perf_counter() - began
+        say(f"  {world.schedule.now:6.1f} s: {len(tables.finals):,} jobs ended, {len(tables.pending):,} wait ({took:.0f} s)")
+        world.schedule.after(_TOLD_S, tell, "tell")
+
+    world.schedule.after(_TOLD_S, tell, "tell")
     try:
         _live(world, load)
     except Violation as broken:

@@ -54,6 +54,7 @@ _SHARES: Final = {
     "cancel": 16,
     "retry": 8,
     "reschedule": 6,
+    "explain": 6,
     "unknown job": 2,
     "id held by a transaction": 5,
     "lane paused": 1,

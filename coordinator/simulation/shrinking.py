@@ -33,6 +33,8 @@ def shrunk(case: Case, planned: int, breaks: Callable[[Case], bool], tries: int 
         if shows(fewer):
             case = fewer
             break
+    if case.memory is not None and shows(ample := dataclasses.replace(case, memory=None)):
+        case = ample
     return _fewer_faults(case, planned, shows)
 
 

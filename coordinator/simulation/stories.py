@@ -45,12 +45,12 @@ def machine_dies() -> Story:
 def huge_job() -> Story:
     """A job as large as a machine comes while small ones keep all machines busy: after a while one is kept free for it."""
     world, series = _world("A job of a whole machine's size among small ones", 3, 8, seed=5)
-    _submit(world, [2.0 + number * 0.2 for number in range(340)], 4.0)
+    _submit(world, [2.0 + number * 0.2 for number in range(270)], 4.0)
     at = 12.0
     job = _job(world, at, size=8.0)
     world.order([Order(at, job, Script((Start(8.0),)), ("sql",))])
     series.mark(at, "a job of size 8 is due")
-    story = _told(world, series, 80.3)
+    story = _told(world, series, 64.3)
     starts = next(moment for moment in story.moments if moment.whole)
     series.mark(at + RULES.reserve_after_s, f"{starts.whole[0]} is kept for it")
     series.mark(world.ledger.runs[job.id][0].at, "it starts")

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from jobyard.contracts.rules import Rules
 from jobyard.coordinator.simulation import plan
-from jobyard.coordinator.simulation.case import QUICK, Case
+from jobyard.coordinator.simulation.case import Case
 from jobyard.coordinator.simulation.jobs import KINDS, mixed
 from jobyard.coordinator.simulation.violation import Violation
 from jobyard.coordinator.simulation.world import Checking, World
@@ -35,11 +34,11 @@ class Outcome:
     log: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
 
 
-def run(case: Case, rules: Rules = QUICK, checking: Checking | None = None) -> Outcome:
+def run(case: Case, checking: Checking | None = None) -> Outcome:
     """The whole history of a case."""
     chance = Random(case.seed)
     faults = plan.drawn(case, chance)
-    world = World(chance, rules, case.coordinators, checking or Checking())
+    world = World(chance, case.rules, case.coordinators, checking or Checking())
     outcome = Outcome(case, planned=len(faults))
     try:
         _live(world, case, faults)

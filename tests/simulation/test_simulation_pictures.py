@@ -48,7 +48,7 @@ def test_a_huge_job_gets_a_machine_kept_free_for_it(told: dict[str, Story]) -> N
     (kept,) = first.whole
     drains = [moment.held[kept] for moment in story.moments if 12.0 + RULES.reserve_after_s < moment.at < first.at]
     assert drains == sorted(drains, reverse=True), "it gets nothing but the large job"
-    assert story.moments[-1].ended == 341
+    assert story.moments[-1].ended == 271
     assert [mark.what for mark in story.marks][1:] == [f"{kept} is kept for it", "it starts"]
 
 

@@ -5,6 +5,7 @@ import gc
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 
@@ -64,23 +65,24 @@ def _many(seeds: range, most: int, keep: Path | None) -> int:
     steps = checks = starts = twice = takeovers = worlds = broken = 0
     faults: Counter[str] = Counter()
     seconds = 0.0
-    for seed in seeds:
-        outcome = stress.run(Case.drawn(seed))
-        worlds += 1
-        steps += outcome.steps
-        checks += outcome.checks
-        starts += outcome.starts
-        twice += outcome.twice
-        takeovers += outcome.takeovers
-        seconds += outcome.seconds
-        faults += outcome.faults
-        broken += bool(_judge(outcome, keep, quietly=True))
-        if worlds % 500 == 0:
-            _say(f"{worlds} worlds, {steps:,} steps, {broken} broken, {perf_counter() - began:.0f} s")
-        if most and steps >= most:
-            break
+    with suppress(KeyboardInterrupt):  # what was done until then is told
+        for seed in seeds:
+            outcome = stress.run(Case.drawn(seed))
+            worlds += 1
+            steps += outcome.steps
+            checks += outcome.checks
+            starts += outcome.starts
+            twice += outcome.twice
+            takeovers += outcome.takeovers
+            seconds += outcome.seconds
+            faults += outcome.faults
+            broken += bool(_judge(outcome, keep, quietly=True))
+            if worlds % 500 == 0:
+                _say(f"{worlds} worlds, {steps:,} steps, {broken} broken, {perf_counter() - began:.0f} s")
+            if most and steps >= most:
+                break
     took = perf_counter() - began
-    _say(f"worlds               {worlds:,} (seeds {seeds[0]} to {seeds[0] + worlds - 1}), {seconds:,.0f} simulated seconds")
+    _say(f"worlds               {worlds:,} (seeds from {seeds[0]} on), {seconds:,.0f} simulated seconds")
     _say(f"steps                {steps:,} in {took:.0f} s ({took / max(steps, 1) * 1e6:.0f} µs each)")
     _say(f"invariants checked   {checks:,} times, and all jobs of a world every 2,000 steps")
     _say(f"handlers called      {starts:,}, of these {twice} over an earlier execution that was given up (promise 4)")

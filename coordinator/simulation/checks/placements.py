@@ -58,6 +58,8 @@ class Placements:
                 case e.Ended():
                     self._ended(event)
                 case e.Placed():
+                    for job in event.bundle.jobs:
+                        self._written_at.pop(job.id, None)  # should it come back, its row is a new one
                     self._placed(event.bundle, store)
                 case e.Waits():
                     if self._order:

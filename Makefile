@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 # why no containers can be had, if so
 MISSING := .jobyard/containers.missing
 
-.PHONY: demo test check unit integration chaos simulate format clean
+.PHONY: demo test check unit integration chaos simulate pictures format clean
 
 demo: $(VENV)/.ready-dev  ## thousands of real jobs, one agent killed, every job accounted for
 	$(BIN)/python -m examples.stdlib
@@ -19,7 +19,7 @@ demo: $(VENV)/.ready-dev  ## thousands of real jobs, one agent killed, every job
 test: check integration  ## all tests: what `check` does, then those on real services
 	@if [ -s $(MISSING) ]; then echo "all tests passed, but those in containers DID NOT RUN: $$(cat $(MISSING))"; else echo "all tests passed"; fi
 
-check: $(VENV)/.ready-test  ## format, lint, layers, types, unit tests
+check: $(VENV)/.ready-test  ## format, lint, layers, types, unit tests, a few simulated worlds
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
@@ -45,11 +45,18 @@ RATE ?= 40
 chaos: $(VENV)/.ready-test  ## faults at random under load, then every promise checked: MINUTES=10, SEED= of a run to repeat, RATE=40 jobs a second
 	PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(MINUTES) --rate $(RATE) $(if $(SEED),--seed $(SEED))
 
-SEEDS ?= 100
+AGENTS ?= 1000
+JOBS ?= 1000000
+SEEDS ?=
+STEPS ?= 0
+KEEP := tests/simulation/cases.jsonl
 
-simulate: $(VENV)/.ready-test  ## both cores against simulated faults, in SEEDS=100 small worlds and one with 1,000 agents and 1,000,000 jobs; SEED= repeats
-	$(BIN)/python -m jobyard.coordinator.simulation $(if $(SEED),--seed $(SEED)) --seeds $(SEEDS)
-	$(BIN)/python -m jobyard.coordinator.simulation $(if $(SEED),--seed $(SEED)) --large
+simulate: $(VENV)/.ready-test  ## a lane of 1,000 agents and 1,000,000 jobs in one process; SEEDS=100: so many small worlds full of faults; SEED=7: one of them
+	$(BIN)/python -m jobyard.coordinator.simulation $(if $(SEED),--seed $(SEED)) \
+	  $(if $(SEEDS),--seeds $(SEEDS) --steps $(STEPS) --keep $(KEEP),$(if $(SEED),--keep $(KEEP),--agents $(AGENTS) --jobs $(JOBS)))
+
+pictures: $(VENV)/.ready-test  ## the pictures of docs/scheduling.md, from simulated runs
+	$(BIN)/python -m jobyard.coordinator.simulation.pictures docs/pictures
 
 format: $(VENV)/.ready-test  ## mend format and what the linter can mend
 	$(BIN)/ruff format .

@@ -1,1 +1,1 @@
-"""The real core of the coordinator and the real core of the agent, against simulated time, Kafka, Master DB, handlers and faults. All of it from one seed."""
+"""The real core, tick and take-over, and the real core of agents, in a simulated world: one queue of events, one source of chance, faults by a seed."""

@@ -1,116 +1,155 @@
-"""`python -m jobyard.coordinator.simulation`: many small worlds full of faults, or one large one; what was checked, and how fast the core was."""
+"""`python -m jobyard.coordinator.simulation`: a lane at its full size; with --seeds many small worlds full of faults; with --seed or --case one of those."""
 
 import argparse
-import random
+import gc
 import sys
-import time
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
+
+import msgspec
 
 from jobyard.contracts.priority import NAMES
-from jobyard.coordinator.simulation import plan as plans
-from jobyard.coordinator.simulation.checks import Broken
-from jobyard.coordinator.simulation.plan import Plan
-from jobyard.coordinator.simulation.world import World
+from jobyard.contracts.rules import RULES
+from jobyard.coordinator.simulation import kept, load, stress
+from jobyard.coordinator.simulation.case import Case
+from jobyard.coordinator.simulation.load import Figures, Load
+from jobyard.coordinator.simulation.series import Series
+from jobyard.coordinator.simulation.shrinking import shrunk
+from jobyard.coordinator.simulation.stress import Outcome
+
+_GARBAGE = (50_000, 50, 100)
+"""A simulation makes hardly any cycles."""
 
 
-def say(text: str) -> None:
-    """A line on standard output."""
-    sys.stdout.write(f"{text}\n")
+def main(arguments: Sequence[str]) -> int:
+    """The exit status: 0 if every invariant held."""
+    gc.set_threshold(*_GARBAGE)
+    chosen = _parser().parse_args(arguments)
+    if chosen.case:
+        return _one(Case.parsed(chosen.case), chosen.keep)
+    if chosen.seeds:
+        return _many(range(chosen.seed, chosen.seed + chosen.seeds), chosen.steps, chosen.keep)
+    if chosen.seed:
+        return _one(Case.drawn(chosen.seed), chosen.keep)
+    return _load(Load(agents=chosen.agents, jobs=chosen.jobs, deaths=chosen.deaths, leaders=chosen.leaders), chosen.series)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """1 if an invariant is broken: then the seed is printed, and the smallest plan that was found to break it, too."""
-    options = argparse.ArgumentParser(prog="python -m jobyard.coordinator.simulation", description=__doc__)
-    options.add_argument("--seed", type=int, default=None, help="the first seed; default: by chance")
-    options.add_argument("--seeds", type=int, default=100, help="so many small worlds")
-    options.add_argument("--large", action="store_true", help="one large world instead of many small ones")
-    options.add_argument("--agents", type=int, default=1_000)
-    options.add_argument("--jobs", type=int, default=1_000_000)
-    given = options.parse_args(arguments)
-    seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
-    if given.large:
-        return _large(seed, given.jobs, given.agents)
-    return _many(seed, given.seeds)
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m jobyard.coordinator.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="one small world full of faults; with --seeds: the first of them")
+    parser.add_argument("--seeds", type=int, default=0, help="so many small worlds, one after the other")
+    parser.add_argument("--steps", type=int, default=0, help="with --seeds: end after so many steps in all")
+    parser.add_argument("--case", default="", help="one case as it was printed")
+    parser.add_argument("--keep", type=Path, help="a file that gets the cases that break something, made small")
+    parser.add_argument("--agents", type=int, default=1_000, help="of the lane at its full size")
+    parser.add_argument("--jobs", type=int, default=1_000_000)
+    parser.add_argument("--deaths", type=int, default=10, help="agents that die; as many join later")
+    parser.add_argument("--leaders", type=int, default=1, help="coordinators that die")
+    parser.add_argument("--series", type=Path, help="a file that gets what waited and ran, second by second, as JSON")
+    return parser
 
 
-def _many(first: int, seeds: int) -> int:
-    began = time.perf_counter()
-    total: Counter[str] = Counter()
-    broken = 0
-    for seed in range(first, first + seeds):
-        world = World(plans.small(seed))
-        try:
-            world.run()
-        except Broken as error:
-            broken += 1
-            say(f"seed {seed}: {error}")
-            smaller = shrunk(world.plan)
-            say(f"  it needs {len(smaller.jobs)} jobs and these faults: {[*smaller.faults]}")
-        total += world.checks.count
-        total.update(steps=world.steps, faults=world.faults, executions_beside_a_lost_one=world.checks.doubled)
-    took = time.perf_counter() - began
-    say(
-        f"seeds {first} to {first + seeds - 1}: {broken} broken; " + ", ".join(f"{name} {count:,}" for name, count in sorted(total.items()))
-    )
-    say(f"{took:.1f} s, {total['steps'] / took:,.0f} steps a second")
+def _one(case: Case, keep: Path | None) -> int:
+    outcome = stress.run(case)
+    _say(f"{case.text}\n{outcome.steps:,} steps, {outcome.seconds:.1f} simulated seconds, trace {outcome.trace:08x}")
+    for at, what in outcome.log:
+        _say(f"{at:9.3f} s  {what}")
+    return _judge(outcome, keep)
+
+
+def _many(seeds: range, most: int, keep: Path | None) -> int:
+    began = perf_counter()
+    steps = checks = starts = twice = takeovers = worlds = broken = 0
+    faults: Counter[str] = Counter()
+    seconds = 0.0
+    with suppress(KeyboardInterrupt):  # what was done until then is told
+        for seed in seeds:
+            outcome = stress.run(Case.drawn(seed))
+            worlds += 1
+            steps += outcome.steps
+            checks += outcome.checks
+            starts += outcome.starts
+            twice += outcome.twice
+            takeovers += outcome.takeovers
+            seconds += outcome.seconds
+            faults += outcome.faults
+            broken += bool(_judge(outcome, keep, quietly=True))
+            if worlds % 500 == 0:
+                _say(f"{worlds} worlds, {steps:,} steps, {broken} broken, {perf_counter() - began:.0f} s")
+            if most and steps >= most:
+                break
+    took = perf_counter() - began
+    _say(f"worlds               {worlds:,} (seeds from {seeds[0]} on), {seconds:,.0f} simulated seconds")
+    _say(f"steps                {steps:,} in {took:.0f} s ({took / max(steps, 1) * 1e6:.0f} µs each)")
+    _say(f"invariants checked   {checks:,} times, and all jobs of a world every 2,000 steps")
+    _say(f"handlers called      {starts:,}, of these {twice} over an earlier execution that was given up (promise 4)")
+    _say(f"take-overs           {takeovers:,}")
+    _say(f"faults               {sum(faults.values()):,}")
+    for kind, count in sorted(faults.items()):
+        _say(f"  {kind:<28}{count:>9,}")
+    _say(f"broken               {broken}")
     return 1 if broken else 0
 
 
-def _large(seed: int, jobs: int, agents: int) -> int:
-    world = World(plans.large(seed, jobs, agents), laws=False)
-    began = time.perf_counter()
-    try:
-        world.run()
-    except Broken as error:
-        say(f"seed {seed}: {error}")
-        return 1
-    took = time.perf_counter() - began
-    checks = world.checks
-    say(
-        f"seed {seed}: {jobs:,} jobs on {agents:,} agents, {world.length_s:.1f} s simulated in {took:.1f} s; {world.steps:,} steps, {world.faults} faults"
+def _judge(outcome: Outcome, keep: Path | None, *, quietly: bool = False) -> int:
+    if outcome.rule is None:
+        if not quietly:
+            _say(f"all invariants held: {outcome.checks:,} checks")
+        return 0
+    case = outcome.case
+    _say(f"BROKEN {outcome.rule}: {outcome.what}")
+    _say(f"  again: python -m jobyard.coordinator.simulation --case '{case.text}'")
+    smaller = shrunk(case, outcome.planned, lambda other: stress.run(other).rule == outcome.rule)
+    again = stress.run(smaller)
+    _say(f"  small: python -m jobyard.coordinator.simulation --case '{smaller.text}'   ({again.steps} steps)")
+    _say(f"         {again.rule}: {again.what}")
+    if keep is not None and kept.keep(keep, smaller, outcome.rule, again.what):
+        _say(f"  kept in {keep}")
+    return 1
+
+
+def _load(wanted: Load, file: Path | None) -> int:
+    series = Series(f"{wanted.agents:,} agents, {wanted.jobs:,} jobs", 1.0) if file is not None else None
+    figures = load.run(wanted, RULES, series, _say)
+    if file is not None and series is not None:
+        file.write_bytes(msgspec.json.encode(series.story))
+    _tell(figures)
+    return 1 if figures.broken else 0
+
+
+def _tell(figures: Figures) -> None:
+    wanted, parts = figures.load, figures.parts_s
+    _say(f"{wanted.agents:,} agents with {wanted.slots} slots, {wanted.jobs:,} jobs at {wanted.rate:,.0f} a second")
+    _say(
+        f"steps                {figures.steps:,} in {figures.took_s:.0f} s, {figures.virtual_s:.1f} simulated seconds, {figures.ticks:,} ticks"
     )
-    say(f"checked: {', '.join(f'{name} {count:,}' for name, count in sorted(checks.count.items()))}")
-    each = world.core_s / checks.placed * 1e6
-    say(
-        f"core: {checks.placed / world.core_s:,.0f} placements a second ({each:.1f} µs each), {checks.placed / checks.bundles:.1f} a bundle"
+    _say(f"faults               {', '.join(f'{count} × {kind}' for kind, count in sorted(figures.faults.items()))}")
+    _say(f"invariants checked   {figures.checks:,} times")
+    _say(
+        f"placed               {figures.placed:,} jobs in {figures.bundles:,} bundles, {figures.alone:,} of one job, "
+        f"the largest of {figures.most}; {figures.starts:,} handlers called"
     )
-    for priority, waits in sorted(checks.waits.items()):
-        waits.sort()
-        median, p99 = waits[len(waits) // 2] * 1000, waits[len(waits) * 99 // 100] * 1000
-        say(f"  {NAMES[priority]:<9} waits: median {median:,.1f} ms, p99 {p99:,.1f} ms, most {waits[-1]:,.2f} s")
-    busy = sum(node.busy_s for node in world.nodes)
-    slots = sum(agent.slots for agent in world.plan.agents)
-    say(f"  utilisation {busy / (slots * world.length_s):.0%} of all slots over the whole time")
-    return 0
+    _say(f"  by rule            {', '.join(f'{rule} {count:,}' for rule, count in sorted(figures.rules.items()))}")
+    _say(
+        f"core                 {figures.per_second:,.0f} placements a second of processor time "
+        f"({parts['hear']:.1f} s hearing, {parts['decide']:.1f} s deciding)"
+    )
+    _say(f"utilisation          {figures.utilisation:.1%} of the slots of agents that run all kinds, while jobs came")
+    _say("wait, due to placed  median      99 %")
+    for priority, name in enumerate(NAMES):
+        half, most = figures.waits.of(priority, 0.5), figures.waits.of(priority, 0.99)
+        if half is not None and most is not None:
+            _say(f"  {name:<18}{half:>7.3f} s {most:>8.3f} s")
+    _say(f"broken               {figures.broken or 'nothing'}")
 
 
-def shrunk(plan: Plan) -> Plan:
-    """A smaller plan that breaks, too: without each fault, and without half of the jobs, as long as something is still broken."""
-    smaller = plan
-    for fault in plan.faults:
-        tried = replace(smaller, faults=tuple(one for one in smaller.faults if one is not fault))
-        if _breaks(tried):
-            smaller = tried
-    step = len(smaller.jobs) // 2
-    while step:
-        for start in range(0, len(smaller.jobs), step):
-            tried = replace(smaller, jobs=smaller.jobs[:start] + smaller.jobs[start + step :])
-            if len(tried.jobs) < len(smaller.jobs) and _breaks(tried):
-                smaller = tried
-                break
-        else:
-            step //= 2
-    return smaller
-
-
-def _breaks(plan: Plan) -> bool:
-    try:
-        World(plan).run()
-    except Broken:
-        return True
-    return False
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

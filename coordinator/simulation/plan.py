@@ -1,136 +1,106 @@
-"""What happens in a world: jobs, agents, and faults, all made from the seed before anything runs. So a failing one can be made smaller."""
+"""What is to break, when: drawn from the seed before anything happens, so that single faults can be left out."""
 
-import random
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
 
-Way: TypeAlias = Literal["sql", "kafka"]
-What: TypeAlias = Literal[
-    "kill_leader", "pause_leader", "unknown_commit", "failed_commit", "undelivered", "twice", "kill_agent", "pause_agent", "cut_agent", "leave_agent",
-    "join_agent", "remake", "wall_clock",
-]  # fmt: skip
+from jobyard.coordinator.simulation.case import Case
+from jobyard.coordinator.simulation.jobs import KINDS
+from jobyard.coordinator.simulation.worker import POINTS
+from jobyard.process.points import Point
 
-
-def job_id_of(number: int) -> str:
-    """A UUIDv7; those of larger numbers are larger."""
-    return f"018f0000-0000-7000-8000-{number:012x}"
-
-
-POINTS = ("taken", "asked", "decided", "committed", "sending", "sent", "epoch", "loaded", "opened")
-TOPICS = ("control", "buckets", "reports")
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedJob:
-    """A job: when it is submitted, how, and what its handler will do. `fails`: so many attempts fail before one succeeds."""
-
-    id: str
-    at: float
-    way: Way
-    kind: str
-    took_s: float
-    size: float
-    priority: int
-    max_attempts: int
-    fails: int
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedAgent:
-    """An agent and when it comes."""
-
-    name: str
-    at: float
-    capacity: float
-    slots: int
+LEADER_POINTS: Final = (
+    Point.EPOCH_TAKEN,
+    Point.SNAPSHOT_READ,
+    Point.POSITIONS_FOUND,
+    Point.OPENING_COMMITTED,
+    Point.OPENING_SENT,
+    Point.MESSAGES_TAKEN,
+    Point.QUESTIONS_ASKED,
+    Point.TICK_COMMITTED,
+    Point.MESSAGE_MADE,
+    Point.MESSAGE_PRODUCED,
+    Point.DELIVERY_FAILED,
+)
+_SHARES: Final = {
+    "leader dies at": 10,
+    "leader pauses at": 8,
+    "coordinator dies": 5,
+    "coordinator pauses": 6,
+    "coordinator cut off": 4,
+    "commit fails": 5,
+    "database down": 3,
+    "database slow": 3,
+    "database clock set": 2,
+    "delivery fails": 5,
+    "Kafka down": 3,
+    "messages repeated": 5,
+    "records gone": 2,
+    "topic destroyed": 4,
+    "agent dies": 7,
+    "agent dies at": 8,
+    "agent pauses": 8,
+    "agent freezes": 3,
+    "agent pauses before a call": 3,
+    "agent cut off": 6,
+    "agent slow": 4,
+    "agent's loop blocked": 4,
+    "agent's clock set": 3,
+    "reports sent again": 5,
+    "agent told to end": 5,
+    "agent joins": 5,
+    "agent's name taken": 4,
+    "cancel": 16,
+    "retry": 8,
+    "reschedule": 6,
+    "explain": 6,
+    "unknown job": 2,
+    "id held by a transaction": 5,
+    "lane paused": 1,
+    "kind paused": 2,
+    "agent drained": 3,
+}
+_DETAILS: Final[dict[str, Sequence[str]]] = {
+    "leader dies at": [point.name for point in LEADER_POINTS],
+    "leader pauses at": [point.name for point in LEADER_POINTS],
+    "commit fails": ("before", "after"),
+    "delivery fails": ("arrives", "lost"),
+    "messages repeated": ("reports", "control", "buckets"),
+    "records gone": ("control", "buckets"),
+    "topic destroyed": ("intake", "reports", "reports", "control", "buckets", "buckets"),
+    "agent dies at": POINTS,
+    "kind paused": list(KINDS),
+    "agent drained": ("", "stop"),
+    "database clock set": ("forward", "back"),
+    "agent's clock set": ("forward", "back"),
+}
+FAULTS: Final = tuple(_SHARES)
+_CHOICES: Final = [kind for kind, share in _SHARES.items() for _ in range(share)]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`at`: when; `what` to `who` (a name, a topic); `point`: for a leader, the next time it gets there; `for_s`: how long."""
+    """`who`: which process or job, taken modulo of those there are. `seconds`: how long it lasts. `detail`: where or what."""
 
     at: float
-    what: What
-    who: str = ""
-    point: str = ""
-    for_s: float = 0.0
+    kind: str
+    who: int
+    seconds: float
+    detail: str
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A world's history before it happens. `lost_after_s`: as the leader's rules have it."""
-
-    seed: int
-    jobs: tuple[PlannedJob, ...]
-    agents: tuple[PlannedAgent, ...]
-    faults: tuple[Fault, ...] = field(default=())
-    leaders: int = 2
-    lost_after_s: float = 4.0
-
-    @property
-    def ends(self) -> float:
-        """When the last of the faults is over."""
-        return max([fault.at + fault.for_s for fault in self.faults] + [job.at for job in self.jobs], default=0.0)
+def drawn(case: Case, chance: Random) -> list[Fault]:
+    """The faults of a case in the order of time, without those that it leaves out."""
+    count = int(case.seconds * chance.choice((0.1, 0.5, 1.0, 2.0)))
+    found = sorted((_fault(case, chance) for _ in range(count)), key=lambda fault: fault.at)
+    return found if case.faults is None else [found[index] for index in case.faults if index < len(found)]
 
 
-def small(seed: int, jobs: int = 120, agents: int = 4, faults: int = 12, length_s: float = 30.0) -> Plan:
-    """A world with many faults."""
-    rng = random.Random(seed)
-    made = tuple(_job(rng, number, rng.uniform(0.0, length_s * 0.8)) for number in range(jobs))
-    there = tuple(
-        PlannedAgent(
-            f"a{number}", rng.choice((0.0, 0.0, rng.uniform(0, length_s / 2))), rng.choice((4.0, 8.0, 16.0)), rng.choice((1, 2, 4))
-        )
-        for number in range(agents)
-    )
-    broken = tuple(sorted((_fault(rng, agents, rng.uniform(1.0, length_s)) for _ in range(faults)), key=lambda fault: fault.at))
-    return Plan(seed, made, there, broken)
-
-
-def large(seed: int, jobs: int, agents: int, slots: int = 10, load: float = 0.8) -> Plan:
-    """A world with many agents and jobs and few faults. Jobs of three kinds: 2 ms, 100 ms and 10 s; they come so fast that the agents are busy to `load`."""
-    rng = random.Random(seed)
-    mix = (("tiny", 0.002, 0.9), ("short", 0.1, 0.09), ("long", 10.0, 0.01))
-    mean_s = sum(took * share for _, took, share in mix)
-    rate = min(agents * slots * load / mean_s, 30_000.0)
-    made: list[PlannedJob] = []
-    for number in range(jobs):
-        kind, took, _ = rng.choices(mix, [share for _, _, share in mix])[0]
-        size = rng.choice((1.0, 1.0, 1.0, 2.0)) if kind == "long" else 1.0
-        took = took * rng.uniform(0.5, 1.5)
-        made.append(PlannedJob(job_id_of(number + 1), number / rate, "kafka", kind, took, size, rng.choice((0, 1, 2, 2, 2, 3, 4)), 5, 0))
-    there = tuple(PlannedAgent(f"a{number:04}", 0.0, 2.0 * slots, slots) for number in range(agents))
-    length = jobs / rate
-    broken = [Fault(length / 2, "kill_leader", "", "committed", 2.0)]
-    for _ in range(agents // 50):
-        what: What = rng.choice(("kill_agent", "pause_agent", "cut_agent"))
-        broken.append(Fault(length * rng.random(), what, f"a{rng.randrange(agents):04}", "", rng.uniform(0.5, 8.0)))
-    return Plan(seed, tuple(made), there, tuple(sorted(broken, key=lambda fault: fault.at)), lost_after_s=5.0)
-
-
-def _job(rng: random.Random, number: int, at: float) -> PlannedJob:
-    kind, took = rng.choice((("tiny", 0.002), ("tiny", 0.002), ("short", 0.08), ("short", 0.3), ("long", rng.uniform(1.0, 9.0))))
-    return PlannedJob(
-        id=job_id_of(number + 1),
-        at=at,
-        way=rng.choice(("sql", "kafka", "kafka")),
-        kind=kind,
-        took_s=took * rng.uniform(0.5, 1.5),
-        size=rng.choice((1.0, 1.0, 1.0, 2.0, 3.0, 7.0, 20.0)) if kind == "long" else 1.0,
-        priority=rng.choice((0, 1, 2, 2, 2, 3, 4)),
-        max_attempts=rng.choice((1, 2, 5, 20)),
-        fails=rng.choice((0, 0, 0, 1, 3)),
-    )
-
-
-def _fault(rng: random.Random, agents: int, at: float) -> Fault:
-    who = f"a{rng.randrange(agents)}"
-    for_s = rng.choice((0.2, 1.0, 3.0, 6.0, 10.0)) * rng.uniform(0.5, 1.5)
-    what: What = rng.choice(
-        ("kill_leader", "kill_leader", "pause_leader", "pause_leader", "unknown_commit", "failed_commit", "undelivered", "twice", "kill_agent",
-         "kill_agent", "pause_agent", "pause_agent", "cut_agent", "leave_agent", "remake", "wall_clock")
-    )  # fmt: skip
-    if what == "remake":
-        who = rng.choice(TOPICS)
-    point = rng.choice(POINTS) if what in ("kill_leader", "pause_leader") else ""
-    return Fault(at, what, who, point, rng.choice((-400.0, -3.0, 3.0, 400.0)) if what == "wall_clock" else for_s)
+def _fault(case: Case, chance: Random) -> Fault:
+    kind = chance.choice(_CHOICES)
+    at, who = chance.random() * case.seconds, chance.randrange(1_000)
+    seconds = chance.choice((0.02, 0.2, 1.0, 3.0, 6.0, 10.0))
+    details = _DETAILS.get(kind)
+    detail = chance.choice(details) if details is not None else ""
+    return Fault(at, kind, who, seconds, detail)

@@ -1,265 +1,247 @@
-"""A world: one clock, one order of events, one source of chance. Made from a plan, run to its end; the same plan gives the same history."""
+"""A whole lane in one process: coordinators, agents, Kafka, the Master DB, clients, and what must hold of them after every step."""
 
-import hashlib
-import heapq
-import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Final
 
-from jobyard.contracts.job import Job, NewJob
-from jobyard.contracts.priority import NAMES
+from jobyard.contracts.bundle import BundleMessage
+from jobyard.contracts.codec import decode_intake
 from jobyard.contracts.rules import Rules
-from jobyard.contracts.states import FINAL
-from jobyard.coordinator.simulation.checks import Broken, Checks
-from jobyard.coordinator.simulation.kafka import Kafka, Submitted
-from jobyard.coordinator.simulation.leader import Leader, Steps
-from jobyard.coordinator.simulation.node import HOP_S, Node
-from jobyard.coordinator.simulation.plan import Fault, Plan, PlannedAgent, PlannedJob
-from jobyard.testing.memory_tables import MemoryLane
+from jobyard.contracts.topics import lane_topics
+from jobyard.coordinator.core import events as e
+from jobyard.coordinator.core.events import Event
+from jobyard.coordinator.core.lane import Lane
+from jobyard.coordinator.simulation.broker import Broker, Topic
+from jobyard.coordinator.simulation.candidate import Candidate, Stage
+from jobyard.coordinator.simulation.checks.commits import Commits
+from jobyard.coordinator.simulation.checks.knowledge import Knowledge
+from jobyard.coordinator.simulation.checks.placements import Placements
+from jobyard.coordinator.simulation.checks.remembered import Remembered
+from jobyard.coordinator.simulation.checks.rest import Rest
+from jobyard.coordinator.simulation.checks.starts import Starts
+from jobyard.coordinator.simulation.clients import Clients
+from jobyard.coordinator.simulation.clocks import START, Machine
+from jobyard.coordinator.simulation.database import Database, SimulatedStore
+from jobyard.coordinator.simulation.faults import Faults
+from jobyard.coordinator.simulation.jobs import Order, Script
+from jobyard.coordinator.simulation.ledger import Ledger
+from jobyard.coordinator.simulation.link import Link
+from jobyard.coordinator.simulation.schedule import Schedule
+from jobyard.coordinator.simulation.worker import Worker
+from jobyard.process import points
+from jobyard.process.points import Point
 
-_PATIENCE_S = 300.0
-"""Simulated time after the last fault within which everything must have ended."""
-_BACK_S = 0.5
+LANE: Final = "default"
 
 
-@dataclass(slots=True)
-class _Process:
-    """A leader's process: its generator, and until when it stands still. `armed`: faults by the point where they strike."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checking:
+    """How closely a world is looked at: all jobs every `full` steps, the law of the take-over every `knowledge` commits, one message in `message` of those
+    that a committed offset passes, `order` inside strands or not, what agents remember or not."""
 
-    leader: Leader
-    steps: Steps
-    paused_until: float = 0.0
-    armed: dict[str, Fault] = field(default_factory=dict[str, Fault])
-    over: bool = False
-    waits: int = 0
+    full: int = 2_000
+    knowledge: int = 5
+    message: int = 1
+    order: bool = True
+    remembered: bool = True
 
 
 class World:
-    """`laws`: whether the costly check is made now and then: what a take-over would know. `zero`: the instant of its beginning."""
+    """`chance`: the only source of chance. `orders`: all jobs that are submitted by the plan."""
 
-    def __init__(self, plan: Plan, *, laws: bool = True) -> None:
-        self.plan = plan
-        self.laws = laws
-        self.rng = random.Random(plan.seed)
-        self.zero = self.now = 1_000_000.0
-        self.rules = Rules(
-            lost_after_s=plan.lost_after_s,
-            unreachable_after_s=min(2.0, plan.lost_after_s / 2),
-            read_ahead=5_000_000,
-            read_ahead_bytes=1 << 40,
-        )
-        self.kafka = Kafka()
-        self.tables = MemoryLane(lambda: self.now)
-        self.planned: dict[str, PlannedJob] = {job.id: job for job in plan.jobs}
-        self.checks = Checks(self)
-        self.incarnations = 0
-        self.core_s = 0.0
-        self.client_committed_at = 0.0
-        self.steps = 0
-        self.faults = 0
-        self._order = 0
-        self._queue: list[tuple[float, int, Callable[[], None]]] = []
-        self._nodes: dict[str, Node] = {}
-        self._readers: dict[int, Node] = {}
-        self._processes: list[_Process] = []
-        self._leaders = 0
-        self._born = 0
-        self.gone: list[Node] = []
-        self._trace = hashlib.sha256()
-        for agent in plan.agents:
-            self.at(self.zero + agent.at, lambda agent=agent: self._join(agent))  # type: ignore[misc]  # bound here
-        for job in plan.jobs:
-            self.at(self.zero + job.at, lambda job=job: self._submit(job))  # type: ignore[misc]  # bound here
-        for fault in plan.faults:
-            self.at(self.zero + fault.at, lambda fault=fault: self._break(fault))  # type: ignore[misc]  # bound here
-        for number in range(plan.leaders):
-            self.at(self.zero + 0.01 * number, self._lead)
-
-    # -- time
-
-    def at(self, when: float, call: Callable[[], None]) -> None:
-        """Call it then, after what was to be called at the same moment before."""
-        self._order += 1
-        heapq.heappush(self._queue, (when, self._order, call))
-
-    def monotonic(self) -> float:
-        """The leaders' clock."""
-        return self.now - self.zero
-
-    def run(self) -> None:
-        """To the end of the plan, and until every job has ended. Raises Broken at the first invariant that doesn't hold."""
-        ends = self.zero + self.plan.ends
-        check_at = ends
-        while self._queue:
-            when, _, call = heapq.heappop(self._queue)
-            self.now = max(self.now, when)
-            self.steps += 1
-            try:
-                call()
-            except Broken:
-                raise
-            except Exception as error:
-                raise Broken(f"at {self.now - self.zero:.3f} s: {type(error).__name__}: {error}") from error
-            if self.now >= check_at:
-                check_at = self.now + 0.5
-                if (
-                    not self.tables.pending
-                    and not self.tables.bundles
-                    and all(self.tables.final(job_id) in FINAL for job_id in self.planned)
-                ):
-                    break
-                if self.now > ends + _PATIENCE_S:
-                    break
-        self.checks.at_the_end()
-
-    @property
-    def trace(self) -> str:
-        """The same for the same history."""
-        return self._trace.hexdigest()[:16]
-
-    @property
-    def length_s(self) -> float:
-        """Simulated seconds so far."""
-        return self.now - self.zero
-
-    # -- who wakes whom
-
-    def reported(self) -> None:
-        """Something new is to be read by whoever leads."""
-
-    def bundled(self, partition: int) -> None:
-        """A bundle lies in a bucket."""
-        reader = self._readers.get(partition)
-        if reader is not None:
-            reader.wake(HOP_S)
-
-    def told(self, names: set[str]) -> None:
-        """Control messages for these agents were sent."""
-        for name in sorted(names):
-            node = self._nodes.get(name)
-            if node is not None:
-                node.wake(HOP_S)
-
-    def reads(self, node: Node, partitions: list[int]) -> None:
-        """The agent reads these buckets from now on."""
-        for partition in [partition for partition, reader in self._readers.items() if reader is node]:
-            del self._readers[partition]
-        for partition in partitions:
-            self._readers[partition] = node
-
-    # -- what is planned
-
-    def _submit(self, job: PlannedJob) -> None:
-        if job.way == "sql":
-            self.client_committed_at = self.now
-            self.tables.submit(
-                Job(id=job.id, kind=job.kind, run_at=self.now, priority=job.priority, size=job.size, max_attempts=job.max_attempts)
+    def __init__(self, chance: Random, rules: Rules, coordinators: int, checking: Checking) -> None:
+        self.chance = chance
+        self.rules = rules
+        self.checking = checking
+        self.schedule = schedule = Schedule()
+        self.topics = lane_topics("simulated", LANE)
+        self.broker = Broker(schedule, lambda: START + schedule.now, self.topics)
+        self.broker.destroyed = self._destroyed
+        self.database = Database(schedule, chance, rules)
+        self.ledger = Ledger(lambda: schedule.now)
+        self.stage = Stage()
+        self.orders: list[Order] = []
+        self.scripts: dict[str, Script] = {}
+        self.faults = Faults(self)
+        self._number = 0
+        self._names = 0
+        self._make_worker: Callable[[], tuple[dict[str, int], float, int]] = lambda: ({}, 1.0, 1)
+        self.workers: list[Worker] = []
+        tables = self.database.tables
+        self.commits = Commits(tables, self.ledger, self.broker, self.topics, LANE, rules, every_message=checking.message)
+        self.starts = Starts(tables, self.ledger, self.commits)
+        self.placements = Placements(tables, rules, lambda: schedule.now, order=checking.order)
+        self.knowledge = Knowledge(self.database, self.broker, self.topics, LANE, rules, self._lane_of, checking.knowledge)
+        self.remembered = Remembered()
+        self.rest = Rest(tables, self.commits)
+        self.ledger.watch = self.starts.watch
+        self.database.committed = [self.commits.committed, self.placements.committed, self._committed, self.knowledge.committed]
+        self.clients = Clients(schedule, chance, self.broker, self.database, self.topics, self.placements.wrote, self._notify)
+        schedule.every, schedule.each = checking.full, self.commits.everything
+        self.candidates = [
+            Candidate(
+                name=f"coordinator {number}",
+                lane=LANE,
+                schedule=schedule,
+                chance=chance,
+                broker=self.broker,
+                database=self.database,
+                topics=self.topics,
+                rules=rules,
+                stage=self.stage,
+                number=self.number,
             )
-        else:
-            new = NewJob(id=job.id, kind=job.kind, size=job.size, priority=NAMES[job.priority], max_attempts=job.max_attempts)
-            self.kafka.append("intake", 0, Submitted(self.now, new))
-
-    def _join(self, planned: PlannedAgent) -> None:
-        self._born += 1
-        self._nodes[planned.name] = Node(self, planned, self._born)
-
-    def _lead(self) -> None:
-        self._leaders += 1
-        leader = Leader(self, f"leader-{self._leaders}")
-        process = _Process(leader, leader.run())
-        self._processes.append(process)
-        self._go_on(process)
-
-    def _go_on(self, process: _Process) -> None:
-        """From one point to the next that takes time, unless a fault strikes there."""
-        while not process.over:
-            if self.now < process.paused_until:
-                self._later(process, process.paused_until)
-                return
-            point, wait_s = next(process.steps)
-            fault = process.armed.pop(point, None) or process.armed.pop("", None)
-            if fault is not None:
-                self._strike(process, fault)
-                if process.over:
-                    return
-            if wait_s:
-                self._later(process, self.now + wait_s)
-                return
-
-    def _later(self, process: _Process, when: float) -> None:
-        process.waits += 1
-        mine = process.waits
-
-        def again() -> None:
-            if mine == process.waits:
-                self._go_on(process)
-
-        self.at(when, again)
-
-    def _strike(self, process: _Process, fault: Fault) -> None:
-        if fault.what == "kill_leader":
-            process.over = True
-            process.steps.close()
-            self._processes.remove(process)
-            self.at(self.now + max(fault.for_s, _BACK_S), self._lead)
-        else:
-            process.paused_until = self.now + fault.for_s
-
-    def _break(self, fault: Fault) -> None:
-        self.faults += 1
-        self._note(f"{fault.what} {fault.who}")
-        leading = next((process for process in self._processes if process.leader.lane is not None), None)
-        node = self._nodes.get(fault.who)
-        match fault.what:
-            case "kill_leader" | "pause_leader":
-                if leading is not None:
-                    leading.armed[fault.point] = fault
-            case "unknown_commit" | "failed_commit" | "undelivered" | "twice":
-                if leading is not None:
-                    self._spoil(leading.leader, fault)
-            case "kill_agent":
-                if node is not None and not node.over:
-                    node.kill()
-                    self._again(node, max(fault.for_s, _BACK_S))
-            case "leave_agent":
-                if node is not None and not node.over:
-                    node.leave()
-                    self.at(self.now + 2.0, lambda: self._again(node, fault.for_s))
-            case "pause_agent":
-                if node is not None:
-                    node.pause(self.now + fault.for_s)
-            case "cut_agent":
-                if node is not None:
-                    node.cut(self.now + fault.for_s)
-            case "remake":
-                self.kafka.remake(fault.who)  # type: ignore[arg-type]  # one of the topics
-            case "wall_clock":
-                if node is not None:
-                    node.wall_offset += fault.for_s
-            case "join_agent":
-                pass
-
-    def _spoil(self, leader: Leader, fault: Fault) -> None:
-        if fault.what == "unknown_commit":
-            leader.unknown_commit = True
-        elif fault.what == "failed_commit":
-            leader.failed_commit = True
-        elif fault.what == "undelivered":
-            leader.undelivered_until = self.now + fault.for_s
-        else:
-            leader.twice_until = self.now + fault.for_s
-
-    def _again(self, node: Node, after_s: float) -> None:
-        """The agent's process is started again, under its name."""
-        if not node.over:
-            node.kill()
-        self.gone.append(node)
-        self.at(self.now + after_s, lambda: self._join(node.planned))
-
-    def _note(self, what: str) -> None:
-        self._trace.update(f"{self.now:.6f} {what} {self.steps} {self.checks.placed}\n".encode())
+            for number in range(coordinators)
+        ]
 
     @property
-    def nodes(self) -> list[Node]:
-        """Those that are there, and were."""
-        return [*self._nodes.values(), *self.gone]
+    def checks(self) -> int:
+        """How many single invariants have been looked at."""
+        parts = (self.commits, self.starts, self.placements, self.knowledge, self.remembered)
+        return sum(part.checked for part in parts)
+
+    def number(self) -> int:
+        """A number that nobody has."""
+        self._number += 1
+        return self._number
+
+    # -- what happens in it
+
+    def order(self, orders: Iterable[Order]) -> None:
+        """Have these jobs submitted."""
+        for order in orders:
+            self.orders.append(order)
+            self.scripts[order.job.id] = order.script
+            self.rest.expected.add(order.job.id)
+            self.clients.order(order)
+
+    def agents(self, make: Callable[[], tuple[dict[str, int], float, int]], count: int) -> None:
+        """Start agents; `make` tells kinds, capacity and slots of each, also of those that join later."""
+        self._make_worker = make
+        for _ in range(count):
+            self.new_worker()
+
+    def new_worker(self) -> Worker:
+        """An agent that was not there."""
+        self._names += 1
+        return self.start_worker(f"a{self._names}", *self._make_worker())
+
+    def start_worker(self, name: str, kinds: dict[str, int], capacity: float, slots: int) -> Worker:
+        """A process of an agent."""
+        worker = Worker(
+            schedule=self.schedule,
+            chance=self.chance,
+            broker=self.broker,
+            link=Link(self.schedule, self.chance),
+            machine=Machine(self.schedule),
+            topics=self.topics,
+            ledger=self.ledger,
+            scripts=self.scripts.__getitem__,
+            rules=self.rules,
+            name=name,
+            process=self.number(),
+            kinds=kinds,
+            capacity=capacity,
+            slots=slots,
+            over=self._worker_over,
+            saw=self._worker_saw,
+        )
+        self.workers.append(worker)
+        return worker
+
+    def worker(self, who: int) -> Worker | None:
+        """One of those that live; None: nobody does."""
+        return self.workers[who % len(self.workers)] if self.workers else None
+
+    def worker_later(self, worker: Worker, seconds: float) -> None:
+        """Another process of its name after a while, if it is gone by then."""
+
+        def starts() -> None:
+            if all(one.name != worker.name for one in self.workers):
+                self.start_worker(worker.name, worker.kinds, worker.core.slots.capacity, worker.core.slots.slots)
+
+        self.schedule.after(seconds, starts, "agent starts again")
+
+    # -- running it
+
+    def run_until(self, when: float, enough: Callable[[], bool] | None = None) -> None:
+        """Go on up to a time, or until it is enough; nothing is logged meanwhile. Violation if something does not hold."""
+        silent = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)  # the product's own lines, of each simulated process
+        for point in Point:
+            points.arm(point, partial(self._reached, point))
+        try:
+            self.schedule.run_until(when, enough)
+        finally:
+            points.disarm()
+            logging.disable(silent)
+
+    def heal(self) -> None:
+        """Nothing breaks any more, what stands still goes on, and what was paused is resumed."""
+        now = self.schedule.now
+        self.faults.end()
+        self.broker.down_until = self.database.down_until = self.database.slow_until = now
+        self.database.failing.clear()
+        for link in [self.clients.link, *(worker.link for worker in self.workers), *(one.link for one in self.candidates)]:
+            link.cut_until = link.slow_until = now
+        for candidate in self.candidates:
+            if candidate.leading is not None:
+                candidate.leading.producer.failing = 0
+        for worker in self.workers:
+            worker.killed_at = ""
+            worker.handlers.slow_s = 0.0
+            worker.handlers.between = None
+        modes = self.database.tables.modes
+        if modes.paused:
+            self.clients.mode("resume_lane")
+        for kind in sorted(modes.paused_kinds):
+            self.clients.mode("resume_kind", kind=kind)
+        for name in sorted(modes.drained):
+            self.clients.mode("resume_agent", agent=name)
+
+    # -- inside
+
+    def _reached(self, point: Point, *facts: object) -> None:
+        if point is Point.MESSAGES_TAKEN:
+            self.database.tick_began()
+        self.faults.reached(point, *facts)
+
+    def _committed(
+        self, store: SimulatedStore, events: Sequence[Event], offsets: dict[str, tuple[str, int]], fence: int, epoch: int
+    ) -> None:
+        self.schedule.saw(f"commit {epoch} {fence} {sorted(offsets.items())}")
+        for event in events:
+            if isinstance(event, e.AgentEnded):
+                self.starts.ended(event.incarnation, event.state)
+
+    def _lane_of(self, store: SimulatedStore) -> Lane | None:
+        for candidate in self.candidates:
+            if candidate.leading is not None and candidate.leading.store is store:
+                return candidate.leading.lane
+        return None
+
+    def _notify(self) -> None:
+        for candidate in self.candidates:
+            candidate.woken()
+
+    def _worker_over(self, worker: Worker) -> None:
+        self.workers.remove(worker)
+        self.remembered.over(worker)
+
+    def _worker_saw(self, worker: Worker, bundles: list[BundleMessage]) -> None:
+        if self.checking.remembered:
+            self.remembered.saw(worker, bundles)
+
+    def _destroyed(self, topic: Topic) -> None:
+        """A job that was only in the intake topic is gone with it (promise 1)."""
+        if topic.name != self.topics.intake.name:
+            return
+        partition = topic.partitions[0]
+        for offset in range(partition.first, partition.end):
+            intake = decode_intake(partition.record(offset)[0], LANE, self.database.now(), self.rules)
+            for job in intake.jobs:
+                if job.id is not None and job.id not in self.database.tables.jobs:
+                    self.rest.expected.discard(job.id)

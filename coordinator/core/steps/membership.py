@@ -22,6 +22,7 @@ from jobyard.coordinator.core.events import (
     Confirmed,
     DrainEnded,
     DrainSent,
+    Ended,
     Event,
     FencedOff,
     RepairAction,
@@ -256,12 +257,17 @@ class Membership:
     def _inventory(self, agent: Agent, held: list[tuple[int, str]], fetched: Instant, events: list[Event]) -> None:
         """What it lacks is sent again, never requeued: its report may still be on its way. What it should not hold is cancelled (L12)."""
         has: set[int] = set()
+        now_ended: set[tuple[int, str]] | None = None
         cancels = self._rules.inventory_cancels
         for fence, job_id in held:
             spot = self._bundles.spots.get(job_id, -1)
             if spot >> SHIFT == fence:
                 has.add(spot)
             elif agent.buckets and cancels > 0:
+                if now_ended is None:  # it may say so later in this very tick, in which outcomes are heard first
+                    now_ended = {(event.bundle.fence, end.job) for event in events if isinstance(event, Ended) for end in event.ends}
+                if (fence, job_id) in now_ended:
+                    continue
                 cancels -= 1
                 bucket = agent.buckets[0].partition
                 events.append(CancelSent(fence, job_id, bucket, agent.name, agent.incarnation, "it is not open under this fence"))

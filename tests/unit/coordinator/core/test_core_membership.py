@@ -240,6 +240,17 @@ def test_L12_nothing_is_sent_again_if_the_agent_has_it() -> None:
     assert not world.said(Cancel)
 
 
+def test_L12_what_ends_in_the_tick_that_reads_the_inventory_is_no_repair() -> None:
+    """The inventory was said before the end, and both are read in one tick."""
+    world = with_job()
+    world.beat("a", held=[(world.bundle("j").fence, world.ids["j"])])
+    world.finish("j")
+    events = world.tick()
+    assert world.outcomes("j") == [Outcome.SUCCEEDED]
+    assert not of(events, happened.CancelSent)
+    assert not of(events, happened.Repaired)
+
+
 def test_L12_what_it_should_not_hold_is_cancelled_for_that_fence() -> None:
     world = with_job()
     world.beat("a", held=[(77, world.ids["j"])])

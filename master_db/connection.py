@@ -4,6 +4,7 @@ Every session has time-outs and keep-alives, so that the locks of a dead process
 UUIDs are read as text, as the rest of the program holds them.
 """
 
+import itertools
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ CLIENT, AUDITOR, OPERATOR, COORDINATOR = "jobyard_client", "jobyard_auditor", "j
 Connection = psycopg.Connection[TupleRow]
 
 _T = TypeVar("_T")
+_rollbacks = itertools.count()
 _LOOK_EVERY_S = 0.1
 """How often one who waits for the server looks at the time."""
 
@@ -107,6 +109,16 @@ def connect(
     connection.adapters.register_loader("uuid", TextLoader)
     connection.adapters.register_dumper(IdArray, IdArrayDumper)
     return connection
+
+
+def roll_back(connection: Connection, savepoint: str = "") -> None:
+    """Roll back, to a savepoint or all; for whoever goes on in the session after a pipeline that was cut short.
+
+    Of such a pipeline psycopg takes statements for prepared that the server has never seen. At a ROLLBACK it forgets all that was prepared, but
+    looks only at a statement that it has not met before: hence the number.
+    """
+    to = f" to savepoint {savepoint}" if savepoint else ""
+    connection.execute(f"rollback{to} /* {next(_rollbacks)} */".encode())
 
 
 def _parameters(given: dict[str, str | int], application_name: str, timeouts: Timeouts, plans: str) -> dict[str, str | int]:

@@ -18,7 +18,7 @@ from jobyard.contracts.job import Job, Kind, RefusedJob, resolve
 from jobyard.contracts.rules import Rules
 from jobyard.coordinator.core.questions import Answers, Questions
 from jobyard.master_db import rows
-from jobyard.master_db.connection import Connection
+from jobyard.master_db.connection import Connection, roll_back
 from jobyard.master_db.job_rows import stretches
 from jobyard.master_db.kind_numbers import KindNumbers
 from jobyard.master_db.queries import Query, Statement
@@ -177,7 +177,7 @@ class Intake:
             _copy(connection, new.values())
         except (psycopg.errors.UniqueViolation, *LOCKED):
             # the transaction holds nothing else yet: going back to its beginning is as good as a savepoint, and costs the others nothing
-            connection.execute(b"rollback")
+            roll_back(connection)
             return self.insert_slowly(connection, new)
         return Inserted(set(new))
 
@@ -195,7 +195,7 @@ class Intake:
             try:
                 _copy(connection, rest.values())
             except (psycopg.errors.UniqueViolation, *LOCKED):
-                connection.execute(b"rollback to savepoint intake")
+                roll_back(connection, "intake")
             else:
                 return Inserted(set(rest))
         return self._one_by_one(connection, rest, _ONE_BUDGET_S)
@@ -219,7 +219,7 @@ class Intake:
                         cursors = [_insert(connection, row) for _, row in left]
                         connection.execute(b"release savepoint one")
                 except LOCKED:
-                    connection.execute(b"rollback to savepoint one")
+                    roll_back(connection, "one")
                     locked = _succeeded(cursors)
                     done.held.add(left.pop(locked)[0])
                 else:

@@ -21,7 +21,7 @@ from jobyard.coordinator.core.snapshot import Snapshot
 from jobyard.coordinator.seams import DataRefused, Deposed, PendingMoved, Term
 from jobyard.master_db import rows
 from jobyard.master_db.answers import TAKE_AWAKE, Answering, Look, Sent, Took
-from jobyard.master_db.connection import COORDINATOR, Connection, Timeouts, connect
+from jobyard.master_db.connection import COORDINATOR, Connection, Timeouts, connect, roll_back
 from jobyard.master_db.id_arrays import IdArray
 from jobyard.master_db.intake import FEW, LOCKED, Inserted, Intake, New, returned
 from jobyard.master_db.journal import Journal
@@ -244,7 +244,7 @@ class PostgresLaneStore:
                     cursors = self._newcomers.queue(connection, new.rows)
                     sent = self._send(connection, questions)
             except LOCKED:
-                connection.execute(b"rollback")
+                roll_back(connection)
                 new.took(self._newcomers.insert_slowly(connection, new.rows))
             else:
                 new.took(Inserted(returned(cursors)))

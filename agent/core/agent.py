@@ -81,7 +81,7 @@ class Agent:
         if not life.welcomed or self._silent or not self._who.accepts(message):
             return
         if message.open is not None:
-            for held in self.fences.closed(message.bucket, message.fence, message.open):
+            for held in self.fences.closed(message.bucket, message.fence, message.open, message.as_of):
                 self._custody.close(held, now, self._actions)
         known = self.fences.get(message.fence)
         if known is None:

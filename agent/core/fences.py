@@ -76,8 +76,10 @@ class Fences:
             del known.jobs[held.job.id]
         return gone
 
-    def closed(self, bucket: int, fence: int, still_open: list[int]) -> list[Held]:
+    def closed(self, bucket: int, fence: int, still_open: list[int], as_of: int | None = None) -> list[Held]:
         """Forget what a message of the bucket, for `fence`, does not list as open (A5); returns the jobs that were in it.
+
+        Not what was placed after `as_of`, of which it tells nothing: where a topic was made anew, an earlier message may be read after a later one.
 
         A remembered cancel goes, too, if a higher fence was open by then: its own had been placed before that, so it is closed (A8).
         """
@@ -86,7 +88,7 @@ class Fences:
         gone: list[Held] = []
         of_bucket = self._buckets.get(bucket)
         if of_bucket:
-            for old in [f for f in of_bucket if f not in left]:
+            for old in [f for f in of_bucket if f not in left and (as_of is None or f <= as_of)]:
                 del of_bucket[old]
                 gone.extend(self._known.pop(old).jobs.values())
         cancels = self._cancels.get(bucket)

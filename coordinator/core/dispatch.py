@@ -118,6 +118,7 @@ class Dispatch:
             careful=careful if True in careful else [],
             cancel=[bundle.jobs[index].id for index in sorted(bundle.cancels)],
             open=self._open(bundle),
+            as_of=self._bundles.fence,
         )
         return Outgoing("buckets", bundle.bucket, None, body)
 

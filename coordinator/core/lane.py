@@ -192,8 +192,8 @@ class Lane:
         due = self._readahead.next_at
         return self._commands.syncing or self._explanations.left or self._admission.held or (due is not None and due <= self._now)
 
-    def waits(self) -> list[tuple[int, str, Instant]]:
-        """Priorities and kinds of which jobs wait, in memory or not, each with its earliest run_at, or one that is no more."""
+    def waits(self) -> list[tuple[int, str, int, Instant]]:
+        """Priorities, kinds and flows of which jobs wait, in memory or not, each with its earliest run_at, or one that is no more."""
         return self._waiting.picture()
 
     def picture(self) -> dict[str, object]:

@@ -45,13 +45,14 @@ class _Text(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     seconds: float
     faults: list[int] | None = None
     memory: int | None = None
+    fair: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """`seconds`: for how long jobs come and things break; then all is mended, and everything must end. `faults`: which of the plan's; None: all.
 
-    `memory`: how many waiting jobs of a priority and kind a leader holds at most; None: all there are.
+    `memory`: how many waiting jobs of a priority and kind a leader holds at most; None: all there are. `fair`: submitters take turns, but for a while.
     """
 
     seed: int
@@ -61,13 +62,15 @@ class Case:
     seconds: float
     faults: tuple[int, ...] | None = None
     memory: int | None = None
+    fair: bool = False
 
     @classmethod
     def drawn(cls, seed: int) -> "Case":
         """A world of a size that the seed tells."""
         chance = Random(f"size {seed}")
         jobs, agents, coordinators = chance.choice((10, 25, 50, 100)), chance.randint(1, 5), chance.randint(1, 3)
-        return cls(seed, jobs, agents, coordinators, chance.choice((15.0, 30.0, 60.0)), memory=chance.choice((None, None, 1, 3)))
+        seconds, memory = chance.choice((15.0, 30.0, 60.0)), chance.choice((None, None, 1, 3))
+        return cls(seed, jobs, agents, coordinators, seconds, memory=memory, fair=chance.random() < 0.25)
 
     @property
     def rules(self) -> Rules:
@@ -78,7 +81,8 @@ class Case:
     def text(self) -> str:
         """As `parsed` reads it."""
         faults = None if self.faults is None else list(self.faults)
-        return msgspec.json.encode(_Text(self.seed, self.jobs, self.agents, self.coordinators, self.seconds, faults, self.memory)).decode()
+        found = _Text(self.seed, self.jobs, self.agents, self.coordinators, self.seconds, faults, self.memory, self.fair)
+        return msgspec.json.encode(found).decode()
 
     @classmethod
     def parsed(cls, text: str) -> "Case":
@@ -88,4 +92,4 @@ class Case:
         except msgspec.MsgspecError as error:
             raise ValueError(f"no case: {error}") from None
         faults = None if found.faults is None else tuple(found.faults)
-        return cls(found.seed, found.jobs, found.agents, found.coordinators, found.seconds, faults, found.memory)
+        return cls(found.seed, found.jobs, found.agents, found.coordinators, found.seconds, faults, found.memory, found.fair)

@@ -69,7 +69,7 @@ class Clients:
         self._stir()
 
     def mode(self, verb: str, kind: str = "", agent: str = "") -> None:
-        """An operator pauses, drains or resumes: the mode is written with the command."""
+        """An operator pauses, drains or resumes, or switches fair share: the mode is written with the command."""
         modes = self._db.tables.modes
         drained = {name: stop for name, stop in modes.drained.items() if name != agent}
         changed = {
@@ -80,6 +80,7 @@ class Clients:
             "drain_agent": dataclasses.replace(modes, drained={**drained, agent: False}),
             "stop_agent": dataclasses.replace(modes, drained={**drained, agent: True}),
             "resume_agent": dataclasses.replace(modes, drained=drained),
+            "fair_share": dataclasses.replace(modes, fair_share=not modes.fair_share),
         }
         self._db.tables.modes = changed[verb]
         self.command("drain_agent" if verb == "stop_agent" else verb)
@@ -110,4 +111,5 @@ def _new(job: Job) -> NewJob:
         timeout_s=job.timeout_s,
         max_attempts=job.max_attempts,
         retry=job.retry,
+        submitter=job.submitter,
     )

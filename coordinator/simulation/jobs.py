@@ -79,8 +79,10 @@ def _mixed(chance: Random, at: float) -> Order:
     )
     ended = Start(scale, Outcome.SUCCEEDED)  # so that no job goes on for ever
     due = START + at + (chance.random() * 6.0 if chance.random() < 0.15 else 0.0)
+    name = job_id(chance, START + at)
     job = Job(
-        id=job_id(chance, START + at),
+        id=name,
+        submitter=(None, "x", "y")[int(name[-2:], 16) % 3],
         kind=kind,
         run_at=round(due, 6),
         priority=chance.choice((0, 1, 2, 2, 2, 3, 4)),

@@ -38,7 +38,7 @@ def run(case: Case, checking: Checking | None = None) -> Outcome:
     """The whole history of a case."""
     chance = Random(case.seed)
     faults = plan.drawn(case, chance)
-    world = World(chance, case.rules, case.coordinators, checking or Checking())
+    world = World(chance, case.rules, case.coordinators, checking or Checking(order=not case.fair))
     outcome = Outcome(case, planned=len(faults))
     try:
         _live(world, case, faults)
@@ -63,6 +63,8 @@ def _live(world: World, case: Case, faults: list[plan.Fault]) -> None:
     world.order(mixed(chance, case.jobs, case.seconds))
     world.agents(make, case.agents)
     world.faults.schedule(faults)
+    for at in (0.0, 0.4, 0.7) if case.fair else ():
+        world.schedule.at(at * case.seconds, lambda: world.clients.mode("fair_share"), "fair share")
     world.run_until(case.seconds)
     world.heal()
     for candidate in world.candidates:

@@ -16,6 +16,7 @@ class BundleMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The unfinished jobs of a bundle. `attempts`, `used` and `careful` are parallel to `jobs`; an empty `careful` means: none is.
 
     `cancel`: ids that are to be stopped. `open`: all open fences of this incarnation in this bucket, or None (then nothing may be forgotten, A5).
+    `as_of`: the last fence that had been given when `open` was true; it tells nothing of higher ones. None: an older leader, whose messages are in order.
     """
 
     v: int
@@ -30,3 +31,4 @@ class BundleMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
     careful: list[bool] = []
     cancel: list[str] = []
     open: list[_Count] | None = None
+    as_of: _Count | None = None

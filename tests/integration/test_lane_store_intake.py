@@ -71,6 +71,20 @@ def test_L2_a_locked_id_is_held_and_tried_again(database: Database, led: Led, co
     assert database.count("held_intake") == 0
 
 
+def test_L2_whatever_a_locked_id_cuts_short_is_prepared_anew(database: Database, led: Led) -> None:
+    """Statements are prepared after some uses. In a pipeline that a lock ends, the server sees none of what follows."""
+    led.meet("k")
+    for number in range(16):
+        locked = job()
+        with database.client() as client:
+            client.execute("select jobyard.submit('k', id => %s)", [locked.id])
+            answers = led.store.ask(Questions(jobs=[job(), locked], look=True, held_again=number % 3 == 2))
+            led.write()
+            assert (len(answers.jobs), answers.held) == (1, 1)
+        led.store.ask(Questions(jobs=[job()] if number % 2 else [], look=True))
+        led.write()
+
+
 def test_L2_many_locked_ids_cost_a_bounded_time(database: Database, led: Led) -> None:
     led.meet("k")
     jobs = [job() for _ in range(1_500)]

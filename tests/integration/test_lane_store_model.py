@@ -19,7 +19,7 @@ from jobyard.coordinator.core.places import Waiting
 from jobyard.master_db.answers import READ_DUE
 from jobyard.testing.memory_store import MemoryLaneStore
 
-SEQUENCES = int(os.environ.get("JOBYARD_MODEL_SEQUENCES", "0"))
+SEQUENCES = int(os.environ.get("MODEL_SEQUENCES", "0"))
 """So many, each run others; 0: the few of every day, each run the same."""
 
 RULES = {

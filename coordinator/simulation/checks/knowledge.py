@@ -55,7 +55,7 @@ class Knowledge:
         )
         mine, found = lane.picture(), loaded.picture()
         tables = self._db.tables
-        silent = {"paused", "drained", "kinds"} if any(row.answer is None for row in tables.commands.values()) else set[str]()
+        silent = {"paused", "drained", "kinds", "fair_share"} if any(row.answer is None for row in tables.commands.values()) else set[str]()
         if tables.submitted and tables.submitted[-1].seq > store.looked:
             silent.add("waiting")
         if "waiting" not in silent:
@@ -69,9 +69,9 @@ class Knowledge:
     @staticmethod
     def _waiting(lane: Lane, loaded: Lane) -> None:
         """What a take-over would read first, its leader must know; a row that it expects may be gone (cancelled before it was read): it looks in vain."""
-        known = {(priority, kind): at for priority, kind, at in lane.waits()}
-        for priority, kind, at in loaded.waits():
-            mine = known.get((priority, kind))
+        known = {(priority, kind, flow): at for priority, kind, flow, at in lane.waits()}
+        for priority, kind, flow, at in loaded.waits():
+            mine = known.get((priority, kind, flow))
             if mine is None or mine > at:
                 raise Violation("T2", f"jobs of priority {priority} and kind {kind} wait since {at}; the leader knows of {mine}")
 

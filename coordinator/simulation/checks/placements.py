@@ -140,7 +140,7 @@ class Placements:
         """Nobody whom the leader knew is passed inside the strand (S4): whose row it found at the look before the last, and read after that."""
         last = max((job.run_at, job.id) for job in bundle.jobs)
         strand = (bundle.jobs[0].version, size_class(bundle.jobs[0].size))
-        for row in islice(self._t.pending.behind(bundle.priority, bundle.kind, (0.0, "")), _LOOKED_AT):
+        for row in islice(self._t.pending.behind(bundle.priority, bundle.kind, 0, (0.0, "")), _LOOKED_AT):
             if (row.run_at, row.job_id) >= last:
                 return
             job = self._t.jobs[row.job_id]

@@ -1,4 +1,4 @@
-"""How much an agent remembers (I8): no more bundles than the last `open` of each bucket listed, and those read since."""
+"""How much an agent remembers (I8): no more bundles than the last `open` of each bucket listed, those of which it tells nothing, and those read since."""
 
 from jobyard.contracts.bundle import BundleMessage
 from jobyard.coordinator.simulation.violation import Violation
@@ -9,7 +9,7 @@ class Remembered:
     """`most`: the most bundles that any agent remembered."""
 
     def __init__(self) -> None:
-        self._listed: dict[tuple[int, str], dict[int, int]] = {}
+        self._listed: dict[tuple[int, str], dict[int, set[int]]] = {}
         self.checked = 0
         self.most = 0
 
@@ -18,7 +18,7 @@ class Remembered:
         life = worker.core.life
         held = len(worker.core.fences)
         listed = self._listed.setdefault((worker.process, life.id), {})
-        allowed = sum(listed.values())
+        allowed = sum(map(len, listed.values()))
         self.checked += 1
         self.most = max(self.most, held)
         if held > allowed:
@@ -26,10 +26,10 @@ class Remembered:
         for bundle in bundles:
             if bundle.incarnation != life.id or bundle.epoch < worker.core.epoch:
                 continue
+            before = listed.get(bundle.bucket, set[int]())
             if bundle.open is not None:
-                listed[bundle.bucket] = len({*bundle.open, bundle.fence})
-            else:
-                listed[bundle.bucket] = listed.get(bundle.bucket, 0) + 1
+                before = {*bundle.open} | {fence for fence in before if bundle.as_of is not None and fence > bundle.as_of}
+            listed[bundle.bucket] = before | {bundle.fence}
 
     def over(self, worker: Worker) -> None:
         """A process is gone."""

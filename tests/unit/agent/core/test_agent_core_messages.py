@@ -162,6 +162,20 @@ def test_A5_what_a_later_message_does_not_list_is_dropped_or_stopped() -> None:
     assert world.ends() == []
 
 
+def test_A5_a_message_tells_nothing_of_fences_that_were_given_after_it() -> None:
+    """Read in this order where a topic was made anew: on at the old offset first, then from the beginning."""
+    world = World(slots=9).welcome()
+    world.bundle(89, [9], still_open=[88, 89], as_of=89)
+    world.turn()
+    world.bundle(88, [8], still_open=[88], as_of=88)
+    world.bundle(89, [9], still_open=[88, 89], as_of=89)  # a take-over sends it again
+    world.turn()
+    assert world.names() == ["job-9", "job-8"]
+    assert world.stops == []
+    world.bundle(88, [8], still_open=[88], as_of=90)  # sent again when 89 was over
+    assert world.agent.fences.get(89) is None
+
+
 def test_A5_the_message_of_a_fence_does_not_close_itself() -> None:
     world = World().welcome()
     world.bundle(1, [1], still_open=[])

@@ -52,8 +52,7 @@ def test_the_lead_moves_among_coordinators_and_no_two_lead_at_once(make_world: M
 def test_one_that_cannot_end_in_order_ends_at_the_second_signal_and_says_so(make_world: MakeWorld) -> None:
     world = make_world()
     world.coordinator("one", at=AtPoint(Point.MESSAGES_TAKEN, stands=True))  # its tick never ends
-    world.until_led()
-    world.until("its tick has begun", lambda: "leads lane default" in world.log_of("one"))
+    world.until_standing("one")
     world.send("one", signal.SIGTERM)
     since = time.monotonic()
     world.until("it has tried to end in order", lambda: time.monotonic() > since + 1.0)

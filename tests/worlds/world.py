@@ -128,6 +128,10 @@ class World(Processes, View):
 
     # ---- waiting ----
 
+    def until_standing(self, name: str) -> None:
+        """Wait until it stands at its point, and leave it there."""
+        self.until(f"{name} stands", self._broken(name).exists)
+
     def until_broken(self, name: str, at: AtPoint, holds: Callable[[], object] = lambda: True) -> float:
         """Wait until it has got to its point, and is killed, or paused (SIGCONT wakes it). The moment of it.
 

@@ -37,6 +37,12 @@ class LaneNumber(NamedTuple):
     lane_id: int
 
 
+class Stopped(NamedTuple):
+    """How many sessions of the leader before stood in a transaction."""
+
+    ended: int
+
+
 class Seized(NamedTuple):
     """The lease row after it was taken. `now`: the database's clock. `ended`: how many sessions of the leader before were in a transaction."""
 
@@ -74,6 +80,7 @@ class Mark(NamedTuple):
 
 FIND_LANE = Query("find_lane", LaneNumber)
 NAME_SESSION = Query("name_session", Named)
+END_STOPPED = Query("end_stopped", Stopped)
 SEIZE_LEASE = Query("seize_lease", Seized)
 RENEW_LEASE = Query("renew_lease", Renewed)
 RELEASE_LEASE = Statement("release_lease")
@@ -135,6 +142,9 @@ class PostgresLaneStore:
             self._kinds = KindNumbers()
             self._answering = Answering(lane.lane_id, self._kinds)
             self._newcomers = Intake(lane.lane_id, self._kinds, self._rules, self._monotonic)
+            END_STOPPED.one(
+                connection, lane_id=lane.lane_id, leader=self._leader, lease_s=self._rules.takeover_s, tick_s=self._rules.lease_s
+            )
             before = self._monotonic()
             seized = SEIZE_LEASE.first(
                 connection,

@@ -1,5 +1,16 @@
 -- The row that every tick updates: by ctid, in a table without any index (D5).
 
+-- name: end_stopped(lane_id, leader, lease_s, tick_s) -> Stopped
+-- Before T1, by the same terms: a leader that was stopped between the renewal of its lease and the COMMIT holds this very row, and who seizes it would wait.
+-- What it has not committed by now it must not commit any more: its lease is over.
+select count(pg_terminate_backend(a.pid)) as ended
+from jobyard.leases l join pg_stat_activity a on a.application_name = 'jobyard-coordinator ' || $lane_id::text || ' ' || l.leader
+where l.lane_id = $lane_id and (l.lease_until <= clock_timestamp() or l.leader = $leader
+    or l.lease_until > clock_timestamp() + make_interval(secs => 2 * $lease_s::float8)
+    or (l.lease_until > clock_timestamp() + make_interval(secs => $tick_s::float8)
+      and exists (select from jobyard.coordinators c where c.coordinator::text = l.leader and c.seen_until <= clock_timestamp())))
+  and a.datname = current_database() and a.pid <> pg_backend_pid() and a.xact_start is not null and pg_has_role(a.usesysid, 'USAGE');
+
 -- name: seize_lease(lane_id, leader, at_least, lease_s, tick_s) -> Seized
 -- T1. An epoch that is asked for above the one here tells of a restored backup: then fences must not be given twice either.
 -- A transaction that the leader before has left open ends here: it can't commit any more, but its locks would stop every tick to come. No time-out of the

@@ -62,7 +62,9 @@ class Pauses:
         since: dict[str, float] = {}
         epochs: dict[str, int] = {}
         with connect(self._url, application_name="jobyard tests", autocommit=True) as connection:
-            while not self._stop.wait(0.01):
+            last = False
+            while not last:
+                last = self._stop.wait(0.01)  # once more when it is over: what the test has seen by then is counted
                 now = time.monotonic()
                 rows = connection.execute(
                     "select lane, epoch, lease_until > clock_timestamp() and lease_until < clock_timestamp() + interval '6 s'"

@@ -4,6 +4,7 @@ import threading
 import time
 import uuid
 from collections.abc import Generator
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -185,6 +186,25 @@ def test_L1_what_a_deposed_leader_has_inserted_is_not_there(database: Database, 
     with pytest.raises(ServiceUnavailable, match=r"terminat|closed"):  # its transaction was ended when the lane was taken (T1)
         led.write()
     assert database.count("jobs") == before
+
+
+def test_T1_a_leader_that_was_stopped_between_its_lease_and_its_commit_keeps_nobody_out(database: Database, led: Led) -> None:
+    """It holds the lease's row itself; its pipeline is not at an end, so no time-out of the server ends it."""
+    name = database.value("select application_name from pg_stat_activity where application_name like 'jobyard-coordinator 1 %%'")
+    database.expire()
+    with closing(psycopg.connect(database.url, application_name=str(name), autocommit=True)) as session:
+        raw = session.pgconn
+        raw.enter_pipeline_mode()
+        for statement in (b"begin", b"update jobyard.leases set fence = 77, lease_until = now() + interval '1 hour'"):
+            raw.send_query_params(statement, None)
+        raw.send_flush_request()  # no Sync follows: the server waits for the next message
+        raw.flush()
+        since = time.monotonic()
+        while not database.rows("select 1 from pg_locks where relation = 'jobyard.leases'::regclass and mode = 'RowExclusiveLock'"):
+            assert time.monotonic() - since < 10
+        assert database.store().seize() is not None
+        assert database.value("select fence from jobyard.leases") == 0
+        assert database.rows("select 1 from pg_stat_activity where pid = %s", raw.backend_pid) == []
 
 
 def test_L1_the_lease_row_may_have_been_moved(database: Database, led: Led) -> None:

@@ -4,7 +4,7 @@
 -- Before T1, by the same terms: a leader that was stopped between the renewal of its lease and the COMMIT holds this very row, and who seizes it would wait.
 -- What it has not committed by now it must not commit any more: its lease is over.
 select count(pg_terminate_backend(a.pid)) as ended
-from jobyard.leases l join pg_stat_activity a on a.application_name = 'jobyard-coordinator ' || $lane_id::text || ' ' || l.leader
+from jobyard.leases l join pg_stat_activity a on a.application_name = 'jobyard-coordinator ' || l.lane_id || ' ' || l.leader
 where l.lane_id = $lane_id and (l.lease_until <= clock_timestamp() or l.leader = $leader
     or l.lease_until > clock_timestamp() + make_interval(secs => 2 * $lease_s::float8)
     or (l.lease_until > clock_timestamp() + make_interval(secs => $tick_s::float8)

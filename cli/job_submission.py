@@ -32,7 +32,6 @@ _WRONG: Final = (msgspec.MsgspecError, RecursionError, ValueError)  # InvalidJob
 _SHOWN: Final = 100
 """Wrong lines that are told one by one on stderr; the others are counted."""
 _AT_ONCE: Final = 1000
-NO_LANE: Final = "JY006"
 _SQL_NO_LANE: Final = '" is no lane. '
 
 
@@ -67,7 +66,7 @@ def problem_now(job: NewJob) -> Problem | None:
     rules = cli_settings().rules()
     lane = None if job.lane is None else problem_of_name("lane", job.lane)
     if lane is not None:
-        return Problem(NO_LANE, "lane", lane, "See `jobyard lane list`.")
+        return Problem(known_lanes.NO_LANE, "lane", lane, "See `jobyard lane list`.")
     if job.id is not None:
         problem = problem_of_id(job.id, datetime.now(UTC).timestamp(), rules)
         if problem:
@@ -97,7 +96,7 @@ def submit_one(client: "Client", job: NewJob, via: "Way | None") -> dict[str, ob
     try:
         duplicate = client.submit(ready, via, None)
     except InvalidJob as error:
-        if error.code == NO_LANE:
+        if error.code == known_lanes.NO_LANE:
             raise NotFound(known_lanes.absent(lane)) from None
         raise
     except ServiceUnavailable as error:

@@ -1,11 +1,14 @@
 """Is there such a lane? Asked before anything is begun, and answered in the same words everywhere."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Final
 
-from jobyard.contracts.errors import ConfigurationError, NotFound, ServiceUnavailable
+from jobyard.contracts.errors import ConfigurationError, InvalidJob, NotFound, ServiceUnavailable
 from jobyard.contracts.rights import Process, rights_of
 from jobyard.contracts.topics import problem_of_name
 
+NO_LANE: Final = "JY006"
 ASKING_S = 5.0
 """How long Kafka may take to say which topics it has."""
 
@@ -20,6 +23,18 @@ def demand_name(lane: str) -> None:
     problem = problem_of_name("lane", lane)
     if problem:
         raise ConfigurationError(problem)
+
+
+@contextmanager
+def demanded(lane: str) -> Generator[None]:
+    """Around a command about the lane that goes to the Master DB. ConfigurationError for what can be no lane's name, NotFound if there is none."""
+    demand_name(lane)
+    try:
+        yield
+    except InvalidJob as error:
+        if error.code == NO_LANE:
+            raise NotFound(absent(lane)) from None
+        raise
 
 
 class KafkaLanes:

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import typer
 
-from jobyard.cli import output, told
+from jobyard.cli import known_lanes, output, told
 from jobyard.cli.output import AsJson
 from jobyard.cli.services import admin, master_db
 from jobyard.cli.told import Reason
@@ -85,7 +85,7 @@ def set_up(
     from jobyard.master_db import operations
 
     done = "is shared fairly among submitters" if fair_share else "serves whoever was due first"
-    with master_db() as connection:
+    with known_lanes.demanded(name), master_db() as connection:
         told.say(connection, f"lane {name}", done, operations.fair_share(connection, name, fair_share), as_json)
 
 
@@ -97,7 +97,7 @@ def pause(name: Name, reason: Reason = None, as_json: AsJson = False) -> None:
     """
     from jobyard.master_db import operations
 
-    with master_db() as connection:
+    with known_lanes.demanded(name), master_db() as connection:
         told.say(connection, f"lane {name}", "is paused", operations.pause_lane(connection, name, reason), as_json)
 
 
@@ -109,5 +109,5 @@ def resume(name: Name, as_json: AsJson = False) -> None:
     """
     from jobyard.master_db import operations
 
-    with master_db() as connection:
+    with known_lanes.demanded(name), master_db() as connection:
         told.say(connection, f"lane {name}", "goes on", operations.resume_lane(connection, name), as_json)

@@ -1,6 +1,7 @@
 """What a coordinator counts, for Prometheus: by lane, from the events of committed ticks. Off unless a port is set; then nothing is counted."""
 
 import contextlib
+import socket
 from collections import Counter as Tally
 from collections.abc import Generator, Iterable
 from typing import Final
@@ -79,9 +80,13 @@ class Meters:
         """Answer Prometheus at http://ADDRESS:PORT/metrics, in a thread; the port (0: any that is free). ConfigurationError if it can't be had."""
         try:
             server, thread = start_http_server(port, addr=address, registry=self._registry)
+        except (socket.gaierror, UnicodeError) as error:  # the latter: what no name can be, "a..b" for example
+            why = error.strerror if isinstance(error, OSError) else "no name of a host can be so"
+            raise ConfigurationError(f"JOBYARD_METRICS_ADDRESS={address!r} must be an address of this host: {why}") from error
         except OSError as error:
             raise ConfigurationError(
-                f"JOBYARD_METRICS_PORT={port}: {address}:{port} cannot be listened on: {error.strerror or error}; choose another port"
+                f"JOBYARD_METRICS_PORT={port}: {address}:{port} cannot be listened on: {error.strerror or error}; "
+                "choose another port, or another JOBYARD_METRICS_ADDRESS"
             ) from error
         try:
             yield server.server_port

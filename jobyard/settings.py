@@ -45,6 +45,7 @@ _PARTITIONS: Final = 30
 _IN_FILES: Final = ("database_url", "kafka_options")
 """What may hold a password. Docker and Kubernetes hand secrets over as files: JOBYARD_DATABASE_URL_FILE names the one that holds JOBYARD_DATABASE_URL."""
 _FILE: Final = "_FILE"
+_FILE_LONGEST: Final = 1_048_576
 _NO_OBJECT: Final = 'JOBYARD_KAFKA_OPTIONS must be a JSON object, {"security.protocol": "SSL"} for example'
 
 SubmitVia: TypeAlias = Literal["sql", "kafka", "connection"]
@@ -341,13 +342,17 @@ def _content(field: str, path: str) -> str:
     if _given(os.environ, name):
         raise WrongSettings(f"{name} and {name}{_FILE} are both set: leave one out")
     try:
-        content = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+        with Path(path).open(encoding="utf-8") as file:
+            content = file.read(_FILE_LONGEST + 1)  # a device may have no end
     except (OSError, UnicodeDecodeError) as error:
         problem = (error.strerror if isinstance(error, OSError) else None) or "it is no UTF-8"
     else:
-        if content.strip():
-            return content
-        problem = "it is empty"
+        if len(content) > _FILE_LONGEST:
+            problem = f"it is longer than {_FILE_LONGEST} characters"
+        elif content.strip():
+            return content.rstrip("\r\n")
+        else:
+            problem = "it is empty"
     raise WrongSettings(f"{name}{_FILE}={path!r}: {problem}")
 
 

@@ -227,6 +227,9 @@ def test_a_lane_that_is_not_there_is_said_everywhere_in_the_same_words(run: Run,
         ["job", "submit", "mail", "--lane", "absent", "--via", "kafka"],
         ["agent", "run", "shoplane:app", "--lane", "absent"],
         ["coordinator", "run", "--lane", "absent"],
+        ["lane", "set", "absent", "--fair-share"],
+        ["lane", "pause", "absent"],
+        ["lane", "resume", "absent"],
     ):
         code = cli.run(arguments)
         err = capsys.readouterr().err

@@ -1,5 +1,6 @@
 """What a coordinator counts, as Prometheus gets it."""
 
+import re
 import urllib.request
 
 import pytest
@@ -60,3 +61,10 @@ def test_what_is_counted_is_served_to_prometheus() -> None:
     assert 'jobyard_tick_seconds_bucket{lane="default",le="0.005"} 1.0' in found
     with meters.served("127.0.0.1", 0) as port:
         assert 'jobyard_lane_led{lane="default"} 0.0' in scraped(port)
+
+
+@pytest.mark.parametrize("address", ["a..b", "a" * 64, "\udcff", "a\x1b[31m", "none.invalid"])
+def test_an_address_that_cannot_be_is_named_not_the_port(address: str) -> None:
+    named = re.escape(f"JOBYARD_METRICS_ADDRESS={address!r} must be an address of this host")
+    with pytest.raises(ConfigurationError, match=named), Meters().served(address, 0):
+        pass

@@ -192,6 +192,7 @@ def test_a_file_in_the_environment_wins_over_a_value_in_env_file() -> None:
         (b"\xff", "no UTF-8"),
         (b"{secret", "must be a JSON object"),
         (b'"secret"', "must be a JSON object"),
+        (b"secret" * 200_000, "it is longer than 1048576 characters"),
     ],
 )
 def test_a_file_that_can_not_be_meant_is_refused_without_showing_it(

@@ -65,9 +65,7 @@ class AgentNumber(NamedTuple):
 
 
 READ_DUE = Query("read_due", DueRow)
-READ_DUE_OF_FLOW = Query("read_due_of_flow", DueRow)
 NEXT_FUTURE = Query("next_future", NextAt)
-NEXT_FUTURE_OF_FLOW = Query("next_future_of_flow", NextAt)
 LOOK_FRESH = Query("look_fresh", FreshRow)
 OPEN_COMMANDS = Query("open_commands", CommandRow)
 RELABEL_COMMAND = Statement("relabel_command")
@@ -140,16 +138,18 @@ class Answering:
         """Read ahead. One row more than wanted tells what lies behind."""
         for question in questions:
             kind_id = self._kinds.ids[question.kind]
-            common = {"lane_id": self._lane_id, "priority": question.priority, "kind_id": kind_id, "until": at_text(question.until)}
-            read, behind = READ_DUE, NEXT_FUTURE
-            if question.flow:
-                common["flow"] = question.flow
-                read, behind = READ_DUE_OF_FLOW, NEXT_FUTURE_OF_FLOW
+            common = {
+                "lane_id": self._lane_id,
+                "priority": question.priority,
+                "kind_id": kind_id,
+                "flow": question.flow,
+                "until": at_text(question.until),
+            }
             after_at, after_id = question.after
-            rows = read.cursor(
+            rows = READ_DUE.cursor(
                 connection, **common, after_at=at_text(max(after_at, 0.0)), after_id=after_id or FIRST_ID, most=question.most + 1
             )
-            sent.due.append((question, rows, behind.cursor(connection, **common)))
+            sent.due.append((question, rows, NEXT_FUTURE.cursor(connection, **common)))
 
     def send_agents(self, connection: Connection, agents: Sequence[NewAgent], sent: Sent) -> None:
         """New incarnations. One that has ended long ago gets no number."""

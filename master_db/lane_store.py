@@ -37,19 +37,26 @@ class LaneNumber(NamedTuple):
     lane_id: int
 
 
-class Stopped(NamedTuple):
-    """How many sessions of the leader before stood in a transaction."""
+class FreeLease(NamedTuple):
+    """A lease that may be taken. `lease_until`: as text, to the microsecond. `leader`: whose it was, None: nobody has led the lane yet."""
+
+    epoch: int
+    lease_until: str
+    leader: str | None
+
+
+class Ended(NamedTuple):
+    """How many transactions were ended."""
 
     ended: int
 
 
 class Seized(NamedTuple):
-    """The lease row after it was taken. `now`: the database's clock. `ended`: how many sessions of the leader before were in a transaction."""
+    """The lease row after it was taken. `now`: the database's clock."""
 
     ctid: str
     epoch: int
     now: float
-    ended: int
 
 
 class Named(NamedTuple):
@@ -80,7 +87,8 @@ class Mark(NamedTuple):
 
 FIND_LANE = Query("find_lane", LaneNumber)
 NAME_SESSION = Query("name_session", Named)
-END_STOPPED = Query("end_stopped", Stopped)
+FREE_LEASE = Query("free_lease", FreeLease)
+END_TRANSACTIONS = Query("end_transactions", Ended)
 SEIZE_LEASE = Query("seize_lease", Seized)
 RENEW_LEASE = Query("renew_lease", Renewed)
 RELEASE_LEASE = Statement("release_lease")
@@ -142,20 +150,25 @@ class PostgresLaneStore:
             self._kinds = KindNumbers()
             self._answering = Answering(lane.lane_id, self._kinds)
             self._newcomers = Intake(lane.lane_id, self._kinds, self._rules, self._monotonic)
-            END_STOPPED.one(
+            free = FREE_LEASE.first(
                 connection, lane_id=lane.lane_id, leader=self._leader, lease_s=self._rules.takeover_s, tick_s=self._rules.lease_s
             )
+            if free is None:
+                return None
+            END_TRANSACTIONS.one(connection, lane_id=lane.lane_id, leader=free.leader)  # or its lock of the lease would be waited for
             before = self._monotonic()
             seized = SEIZE_LEASE.first(
                 connection,
                 lane_id=lane.lane_id,
                 leader=self._leader,
+                epoch=free.epoch,
+                lease_until=free.lease_until,
                 at_least=at_least,
                 lease_s=self._rules.takeover_s,
-                tick_s=self._rules.lease_s,
             )
             if seized is None:
                 return None
+            END_TRANSACTIONS.one(connection, lane_id=lane.lane_id, leader=free.leader)  # what it has begun meanwhile
             self._epoch, self._lease_at = seized.epoch, seized.ctid
             return Term(seized.epoch, before + self._rules.trust_s, seized.now, before, self._monotonic())
 

@@ -192,10 +192,6 @@ class Lane:
         due = self._readahead.next_at
         return self._commands.syncing or self._explanations.left or self._admission.held or (due is not None and due <= self._now)
 
-    def waits(self) -> list[tuple[int, str, int, Instant]]:
-        """Priorities, kinds and flows of which jobs wait, in memory or not, each with its earliest run_at, or one that is no more."""
-        return self._waiting.picture()
-
     def picture(self) -> dict[str, object]:
         """All that a take-over must know as well, in a form to be compared. What is only learned (rates, means) is left out."""
         return {

@@ -1,36 +1,30 @@
 -- The row that every tick updates: by ctid, in a table without any index (D5).
 
--- name: end_stopped(lane_id, leader, lease_s, tick_s) -> Stopped
--- Before T1, by the same terms: a leader that was stopped between the renewal of its lease and the COMMIT holds this very row, and who seizes it would wait.
--- What it has not committed by now it must not commit any more: its lease is over.
-select count(pg_terminate_backend(a.pid)) as ended
-from jobyard.leases l join pg_stat_activity a on a.application_name = 'jobyard-coordinator ' || l.lane_id || ' ' || l.leader
-where l.lane_id = $lane_id and (l.lease_until <= clock_timestamp() or l.leader = $leader
-    or l.lease_until > clock_timestamp() + make_interval(secs => 2 * $lease_s::float8)
-    or (l.lease_until > clock_timestamp() + make_interval(secs => $tick_s::float8)
-      and exists (select from jobyard.coordinators c where c.coordinator::text = l.leader and c.seen_until <= clock_timestamp())))
+-- name: free_lease(lane_id, leader, lease_s, tick_s) -> FreeLease
+-- Whether the lane may be taken (T1), and the lease as it is now.
+select epoch, lease_until::text as lease_until, leader from jobyard.leases
+where lane_id = $lane_id and (lease_until <= clock_timestamp() or leader = $leader
+  -- A lease that lies further ahead than any is taken for is of a time before the clock was set back: nobody would lead for as long as it was set.
+  or lease_until > clock_timestamp() + make_interval(secs => 2 * $lease_s::float8)
+  -- Nor is the first, long lease of a leader worth anything whose process has died inside its take-over.
+  or (lease_until > clock_timestamp() + make_interval(secs => $tick_s::float8)
+    and exists (select from jobyard.coordinators c where c.coordinator::text = leases.leader and c.seen_until <= clock_timestamp())));
+
+-- name: end_transactions(lane_id, leader) -> Ended
+-- Transactions that a leader has left open: it can't commit any more, but its locks would stop every tick to come. No time-out of the server ends them while
+-- its client is stopped between two messages of a pipeline. Sessions are known by their names, see lane_store.py.
+select count(pg_terminate_backend(a.pid)) as ended from pg_stat_activity a
+where a.application_name = 'jobyard-coordinator ' || $lane_id::smallint || ' ' || $leader::text
   and a.datname = current_database() and a.pid <> pg_backend_pid() and a.xact_start is not null and pg_has_role(a.usesysid, 'USAGE');
 
--- name: seize_lease(lane_id, leader, at_least, lease_s, tick_s) -> Seized
--- T1. An epoch that is asked for above the one here tells of a restored backup: then fences must not be given twice either.
--- A transaction that the leader before has left open ends here: it can't commit any more, but its locks would stop every tick to come. No time-out of the
--- server ends it while its client is paused between two messages of a pipeline. Sessions are known by their names, see lane_store.py.
-with before as (select leader from jobyard.leases where lane_id = $lane_id),
-seized as (
-  update jobyard.leases set epoch = greatest(epoch, $at_least::bigint) + 1, leader = $leader,
-    fence = fence + case when $at_least::bigint > epoch then 1000000000 else 0 end,
-    lease_until = clock_timestamp() + make_interval(secs => $lease_s::float8)
-  -- A lease that lies further ahead than any is taken for is of a time before the clock was set back: nobody would lead for as long as it was set.
-  where lane_id = $lane_id and (lease_until <= clock_timestamp() or leader = $leader
-    or lease_until > clock_timestamp() + make_interval(secs => 2 * $lease_s::float8)
-    -- Nor is the first, long lease of a leader worth anything whose process has died inside its take-over.
-    or (lease_until > clock_timestamp() + make_interval(secs => $tick_s::float8)
-      and exists (select from jobyard.coordinators c where c.coordinator::text = leases.leader and c.seen_until <= clock_timestamp())))
-  returning ctid, epoch)
-select ctid, epoch, extract(epoch from clock_timestamp())::float8 as now,
-  (select count(pg_terminate_backend(a.pid)) from pg_stat_activity a join before b on a.application_name = 'jobyard-coordinator ' || $lane_id::text || ' ' || b.leader
-    where a.datname = current_database() and a.pid <> pg_backend_pid() and a.xact_start is not null and pg_has_role(a.usesysid, 'USAGE')) as ended
-from seized;
+-- name: seize_lease(lane_id, leader, epoch, lease_until, at_least, lease_s) -> Seized
+-- T1, if the lease is still the one that was found free. An epoch that is asked for above the one here tells of a restored backup: then fences must not be
+-- given twice either.
+update jobyard.leases set epoch = greatest(epoch, $at_least::bigint) + 1, leader = $leader,
+  fence = fence + case when $at_least::bigint > epoch then 1000000000 else 0 end,
+  lease_until = clock_timestamp() + make_interval(secs => $lease_s::float8)
+where lane_id = $lane_id and epoch = $epoch::bigint and lease_until = $lease_until::text::timestamptz
+returning ctid, epoch, extract(epoch from clock_timestamp())::float8 as now;
 
 -- name: name_session(name) -> Named
 -- By its name, which holds lane and leader, the next leader finds this session.

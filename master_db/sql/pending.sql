@@ -1,30 +1,16 @@
--- name: read_due(lane_id, priority, kind_id, after_at, after_id, until, most) -> DueRow
--- Read ahead what is due of one priority and kind, in no flow. Plan: Index Scan pending_due, nothing filtered.
+-- name: read_due(lane_id, priority, kind_id, flow, after_at, after_id, until, most) -> DueRow
+-- Read ahead what is due of one priority, kind and flow. Plan, made for these values: Index Scan pending_due for flow 0, else pending_flow; nothing filtered.
 -- "told": attempt, used, interruptions, why, if it is not simply new. date_part, since extract goes by numeric, which is dear.
 select ctid, id, date_part('epoch', run_at) as run_at,
   case when why = 'n' and attempt = 0 and used = 0 and interruptions = 0 then null else concat_ws(' ', attempt, used, interruptions, why) end as told
 from jobyard.pending
-where lane_id = $lane_id and priority = $priority and kind_id = $kind_id and flow = 0 and run_at <= $until::timestamptz
+where lane_id = $lane_id and priority = $priority and kind_id = $kind_id and flow = $flow and run_at <= $until::timestamptz
   and (run_at, id) > ($after_at::timestamptz, $after_id::uuid)
 order by pending.run_at, pending.id limit $most;   -- qualified: the bare name is the number in the answer, by which no index is ordered
 
--- name: read_due_of_flow(lane_id, priority, kind_id, flow, after_at, after_id, until, most) -> DueRow
--- The same of a flow. Plan: Index Scan pending_flow.
-select ctid, id, date_part('epoch', run_at) as run_at,
-  case when why = 'n' and attempt = 0 and used = 0 and interruptions = 0 then null else concat_ws(' ', attempt, used, interruptions, why) end as told
-from jobyard.pending
-where lane_id = $lane_id and priority = $priority and kind_id = $kind_id and flow = $flow and flow <> 0 and run_at <= $until::timestamptz
-  and (run_at, id) > ($after_at::timestamptz, $after_id::uuid)
-order by pending.run_at, pending.id limit $most;
-
--- name: next_future(lane_id, priority, kind_id, until) -> NextAt
+-- name: next_future(lane_id, priority, kind_id, flow, until) -> NextAt
 select extract(epoch from run_at)::float8 as run_at from jobyard.pending
-where lane_id = $lane_id and priority = $priority and kind_id = $kind_id and flow = 0 and run_at > $until::timestamptz and run_at < 'infinity'
-order by pending.run_at limit 1;
-
--- name: next_future_of_flow(lane_id, priority, kind_id, flow, until) -> NextAt
-select extract(epoch from run_at)::float8 as run_at from jobyard.pending
-where lane_id = $lane_id and priority = $priority and kind_id = $kind_id and flow = $flow and flow <> 0 and run_at > $until::timestamptz and run_at < 'infinity'
+where lane_id = $lane_id and priority = $priority and kind_id = $kind_id and flow = $flow and run_at > $until::timestamptz and run_at < 'infinity'
 order by pending.run_at limit 1;
 
 -- name: look_fresh(lane_id, since, also) -> FreshRow

@@ -122,7 +122,7 @@ ZERO = "00000000-0000-0000-0000-000000000000"
 
 def test_read_ahead_of_one_kind_reads_what_it_returns_though_another_kind_is_parked(session: Connection) -> None:
     found = plan(
-        session, "read_due", lane_id=1, priority=2, kind_id=8, after_at="1970-01-01 00:00:00+00", after_id=ZERO, until=DUE, most=501
+        session, "read_due", lane_id=1, priority=2, kind_id=8, flow=0, after_at="1970-01-01 00:00:00+00", after_id=ZERO, until=DUE, most=501
     )
     assert scans(found) == {("Index Scan", "pending_due")}
     assert (found["Actual Rows"], filtered(found)) == (501, 0)
@@ -132,7 +132,7 @@ def test_read_ahead_of_one_kind_reads_what_it_returns_though_another_kind_is_par
 def test_read_ahead_of_one_flow_reads_what_it_returns(session: Connection) -> None:
     found = plan(
         session,
-        "read_due_of_flow",
+        "read_due",
         lane_id=1,
         priority=2,
         kind_id=3,
@@ -145,13 +145,13 @@ def test_read_ahead_of_one_flow_reads_what_it_returns(session: Connection) -> No
     assert scans(found) == {("Index Scan", "pending_flow")}
     assert (found["Actual Rows"], filtered(found)) == (301, 0)
     assert read(found) < 400
-    found = plan(session, "next_future_of_flow", lane_id=1, priority=2, kind_id=3, flow=8, until="2026-01-01 00:00:00+00")
+    found = plan(session, "next_future", lane_id=1, priority=2, kind_id=3, flow=8, until="2026-01-01 00:00:00+00")
     assert {name for _, name in scans(found)} == {"pending_flow"}
     assert read(found) < 12
 
 
 def test_what_is_due_next_is_one_row(session: Connection) -> None:
-    found = plan(session, "next_future", lane_id=1, priority=2, kind_id=8, until="2026-01-01 00:00:00+00")
+    found = plan(session, "next_future", lane_id=1, priority=2, kind_id=8, flow=0, until="2026-01-01 00:00:00+00")
     assert {name for _, name in scans(found)} == {"pending_due"}
     assert read(found) < 12
 

@@ -103,7 +103,9 @@ def ids(session: Connection, table: str, most: int) -> list[str]:
 
 
 def test_read_ahead_walks_the_due_index_and_stops(session: Connection) -> None:
-    found = plan(session, "read_due", lane_id=1, priority=2, kind_id=3, after_at="-infinity", after_id=id_floor(0), until="now", most=100)
+    found = plan(
+        session, "read_due", lane_id=1, priority=2, kind_id=3, flow=0, after_at="-infinity", after_id=id_floor(0), until="now", most=100
+    )
     assert scans(found) == {("Index Scan", "pending_due")}
     assert sum(node.get("Rows Removed by Filter", 0) for node in found) == 0
     assert found[0]["Shared Hit Blocks"] + found[0]["Shared Read Blocks"] < 250
@@ -111,7 +113,7 @@ def test_read_ahead_walks_the_due_index_and_stops(session: Connection) -> None:
 
 
 def test_the_next_future_row_is_one_look_at_the_due_index(session: Connection) -> None:
-    found = plan(session, "next_future", lane_id=1, priority=2, kind_id=3, until="now")
+    found = plan(session, "next_future", lane_id=1, priority=2, kind_id=3, flow=0, until="now")
     assert {index for _, index in scans(found)} == {"pending_due"}
     assert found[0]["Shared Hit Blocks"] + found[0]["Shared Read Blocks"] < 20
 

@@ -1,8 +1,9 @@
 """The law of the take-over: a lane loaded from the tables equals the lane that wrote them, after any history."""
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import TypeAlias, cast
 
+from jobyard.contracts.moments import Instant
 from jobyard.contracts.rules import Rules
 from jobyard.contracts.topics import LaneTopics
 from jobyard.coordinator.core.events import Event
@@ -10,6 +11,9 @@ from jobyard.coordinator.core.lane import Lane
 from jobyard.coordinator.simulation.broker import Broker
 from jobyard.coordinator.simulation.database import Database, SimulatedStore
 from jobyard.coordinator.simulation.violation import Violation
+
+_Waits: TypeAlias = list[tuple[int, str, int, Instant]]
+"""Of a picture: priorities, kinds and flows of which jobs wait, with the earliest run_at, or one that is no more."""
 
 
 class Knowledge:
@@ -56,21 +60,19 @@ class Knowledge:
         mine, found = lane.picture(), loaded.picture()
         tables = self._db.tables
         silent = {"paused", "drained", "kinds", "fair_share"} if any(row.answer is None for row in tables.commands.values()) else set[str]()
-        if tables.submitted and tables.submitted[-1].seq > store.looked:
-            silent.add("waiting")
-        if "waiting" not in silent:
-            self._waiting(lane, loaded)
-        silent.add("waiting")
+        waits, would_wait = (cast("_Waits", picture.pop("waiting")) for picture in (mine, found))
+        if not tables.submitted or tables.submitted[-1].seq <= store.looked:
+            self._waiting(waits, would_wait)
         for name, value in mine.items():
             if name not in silent and value != found[name]:
                 lost, extra = _part(value, found[name]), _part(found[name], value)
                 raise Violation("T2", f"{name}: the leader knows {lost}, a take-over would know {extra}")
 
     @staticmethod
-    def _waiting(lane: Lane, loaded: Lane) -> None:
+    def _waiting(waits: _Waits, would_wait: _Waits) -> None:
         """What a take-over would read first, its leader must know; a row that it expects may be gone (cancelled before it was read): it looks in vain."""
-        known = {(priority, kind, flow): at for priority, kind, flow, at in lane.waits()}
-        for priority, kind, flow, at in loaded.waits():
+        known = {(priority, kind, flow): at for priority, kind, flow, at in waits}
+        for priority, kind, flow, at in would_wait:
             mine = known.get((priority, kind, flow))
             if mine is None or mine > at:
                 raise Violation("T2", f"jobs of priority {priority} and kind {kind} wait since {at}; the leader knows of {mine}")
